@@ -9,6 +9,7 @@ set(LOCKSTEP_PUBLIC_HEADERS
   data/fashion_mnist.h
   data/idx_folder.h
   data/rank_sampler.h
+  data/resident_rows.h
   data/safetensors.h
   data/synthetic.h
   data/train_checkpoint.h
@@ -49,15 +50,18 @@ set(LOCKSTEP_PUBLIC_HEADERS
   parallel/training/precision.h
   parallel/training/replica_options.h
   parallel/world/world.h
+  support/batch.h
   support/batch_statistics.h
   support/choices.h
-  support/classification.h
   support/cuda/profiler_range.h
   support/error.h
   support/error_text.h
   support/kernels.h
+  support/losses.h
   support/lr_state.h
+  support/model_factory.h
   support/notice.h
+  support/row_sums.h
   support/shard_sizes.h
   support/thread_random.h
   support/train_state.h

@@ -25,20 +25,26 @@ class ResidentSource : public BatchSource {
 
   int64_t size() const override { return images_.size(0); }
 
-  void gather(const torch::Tensor& rows, Inputs& into) const override {
+  BatchSpec spec() const override {
+    return {{.name = "images", .dtype = torch::kFloat32, .row_shape = images_.sizes().slice(1).vec()},
+            {.name = "labels", .dtype = torch::kInt64, .role = Role::kTarget}};
+  }
+
+  void gather(const torch::Tensor& rows, int64_t /*epoch*/, Batch& into) const override {
     const auto n = rows.numel();
-    into.X = fitting(into.X, {n, images_.size(1), images_.size(2), images_.size(3)},
+    auto &images = into[0], &labels = into[1];
+    images = fitting(images, {n, images_.size(1), images_.size(2), images_.size(3)},
                      images_.options().dtype(torch::kFloat32));
-    into.y = fitting(into.y, {n}, labels_.options());
+    labels = fitting(labels, {n}, labels_.options());
     if (images_.is_cuda()) {  // one kernel
       const c10::DeviceGuard guard(images_.device());
       gather_images(images_.const_data_ptr<uint8_t>(), labels_.const_data_ptr<int64_t>(),
-                    rows.const_data_ptr<int64_t>(), n, images_[0].numel(), into.X.mutable_data_ptr<float>(),
-                    into.y.mutable_data_ptr<int64_t>(), native_stream(images_.device()));
+                    rows.const_data_ptr<int64_t>(), n, images_[0].numel(), images.mutable_data_ptr<float>(),
+                    labels.mutable_data_ptr<int64_t>(), native_stream(images_.device()));
       return;
     }
-    at::index_select_out(into.y, labels_, 0, rows);
-    into.X.copy_(images_.index_select(0, rows)).div_(255);  // (n, 1, 28, 28) uint8 -> float
+    at::index_select_out(labels, labels_, 0, rows);
+    images.copy_(images_.index_select(0, rows)).div_(255);  // (n, 1, 28, 28) uint8 -> float
   }
 
  private:

@@ -6,11 +6,12 @@
 #include <cstdio>
 
 #include <lockstep/data/batch_order.h>
+#include <lockstep/data/resident_rows.h>
 #include <lockstep/data/train_checkpoint.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/trainer.h>
-#include <lockstep/support/classification.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/model_factory.h>
 
 // Any LibTorch module that turns a batch into logits.
 struct Net : torch::nn::Module {
@@ -19,20 +20,10 @@ struct Net : torch::nn::Module {
   torch::nn::Linear second = register_module("second", torch::nn::Linear(64, 2));
 };
 
-// The data on one device. A batch is gathered by row numbers.
-struct Rows : lockstep::BatchSource {
-  Rows(torch::Tensor X, torch::Tensor y) : all{X, y} {}
-  int64_t size() const override { return all.X.size(0); }
-  void gather(const torch::Tensor& rows, lockstep::Inputs& into) const override {
-    into = {all.X.index_select(0, rows), all.y.index_select(0, rows)};
-  }
-  lockstep::Inputs all;
-};
-
 int main(int argc, char** argv) try {
   torch::manual_seed(0);
   const auto X = torch::rand({4096, 2}) * 2 - 1, y = (X.norm(2, 1) < .8).to(torch::kInt64);  // in a circle?
-  const auto data = [&](torch::Device device) { return std::make_shared<Rows>(X.to(device), y.to(device)); };
+  const auto data = lockstep::resident_rows({X, y});
   lockstep::TrainerOptions options;
   options.devices = lockstep::parse_devices(argc > 1 ? argv[1] : "cpux2");
   options.process_group = lockstep::join_process_group(lockstep::find_world());  // null: no other process
@@ -52,8 +43,8 @@ int main(int argc, char** argv) try {
     if (first && !folder.empty()) lockstep::write_checkpoint(folder, lockstep::to_checkpoint(state));
   }
   const auto test = trainer.evaluate();
-  if (first) std::printf("accuracy %.3f on %d replicas\n", test.accuracy(), trainer.world_size());
-  return test.accuracy() > .95 ? 0 : 1;
+  if (first) std::printf("accuracy %.3f on %d replicas\n", test["top1"], trainer.world_size());
+  return test["top1"] > .95 ? 0 : 1;
 } catch (const lockstep::Error& error) {
   std::fprintf(stderr, "%s\n", error.what());
   return static_cast<int>(error.exit_code());

@@ -8,8 +8,8 @@
 #include <lockstep/models/costs.h>
 #include <lockstep/models/lenet.h>
 #include <lockstep/models/resnet18.h>
-#include <lockstep/support/classification.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/model_factory.h>
 
 namespace lockstep {
 
@@ -49,7 +49,7 @@ ModelFactory lenet_factory(const ModelSpec& spec) {
                     name_of(kInitializationNames, *spec.initialization), name_of(kInitializationNames, kOwn)),
         "leave the initialisation to the model, or choose resnet18");
   }
-  return model_factory<LeNetImpl>(spec.seed, spec.dtype, spec.kernels);
+  return model_factory<LeNetImpl>(spec.seed, spec.dtype, spec.kernels).loss(classification(spec.classes));
 }
 
 ResNet18Options resnet18_options(const ModelSpec& spec) {
@@ -66,7 +66,7 @@ ResNet18Options resnet18_options(const ModelSpec& spec) {
 ModelFactory resnet18_factory(const ModelSpec& spec) {
   const auto options = resnet18_options(spec);
   check_options(options);  // before the first replica is built
-  return model_factory<ResNet18Impl>(options);
+  return model_factory<ResNet18Impl>(options).loss(classification(spec.classes));
 }
 
 constexpr std::array kModels = {

@@ -13,6 +13,7 @@
 #include <lockstep/parallel/gradients/micro_shards.h>
 #include <lockstep/parallel/gradients/tensor_lines.h>
 #include <lockstep/parallel/split_batch.h>
+#include <lockstep/parallel/training/outcome_sums.h>
 #include <lockstep/parallel/training/replica.h>
 #include <lockstep/parallel/training/replica_models.h>
 #include <lockstep/parallel/training/shared_options.h>
@@ -100,10 +101,7 @@ struct Trainer::StepInFlight {
 };
 
 TrainSums& TrainSums::operator+=(const TrainSums& other) {
-  loss += other.loss;
-  top1 += other.top1;
-  top5 += other.top5;
-  rows += other.rows;
+  RowSums::operator+=(other);
   if (!bad) bad = other.bad;
   return *this;
 }
@@ -122,6 +120,8 @@ Trainer::Trainer(const ModelFactory& factory, const SourceFactory& train, const 
   if (options_.auto_split) tuner_ = std::make_unique<SplitTuner>(world_size());
   agree(options_.process_group.get(), "models", tensor_lines(*models_.front().module),
         "build the same model in all processes");
+  agree_on_metrics();
+  agree_on_batches();
   open_statistics();
   auto replica_options = options_.replica;
   replica_options.wait_for_device |= options_.auto_split;  // to time a GPU the host must wait for it
@@ -158,12 +158,12 @@ Trainer::~Trainer() {
   for (const auto& device : workers_.devices()) quietly([&] { synchronize_device(device); });
 }
 
-void Trainer::step(std::span<const int64_t> rows) {
+void Trainer::step(std::span<const int64_t> rows, int64_t epoch) {
   if (rows.empty()) throw UsageError("a batch of 0 rows cannot be trained on");
   follow_requires_grad();
   auto next = std::make_unique<StepInFlight>(
       StepInFlight{.rows = {rows.begin(), rows.end()}, .steps = {}, .times = {}});
-  next->steps = replica_steps(next->rows);
+  next->steps = replica_steps(next->rows, epoch);
   next->times.resize(next->steps.size());
   auto& step = *steps_in_flight_.emplace_back(std::move(next));
   workers_.start(*communicator_, [this, &step](int local, Endpoint&) { step_replica(local, step); });
@@ -180,6 +180,13 @@ void Trainer::set_lr(std::optional<double> lr) {
                      "a learning rate is a number from 0");
   }
   lr_state_.fixed = lr;
+}
+
+void Trainer::will_need(std::span<const int64_t> rows, int64_t epoch) const {
+  const auto steps = replica_steps(rows, epoch);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    for (const auto part : steps[i].micro_batches) train_sources_[i]->will_need(part, epoch);
+  }
 }
 
 // Runs in the replica's thread. If it throws, ReplicaWorkers ends the gradients' collectives; those of the
@@ -212,12 +219,13 @@ void Trainer::synchronize() {
 }
 
 // Cuts the rows for all ranks, and keeps the parts of this process's replicas.
-std::vector<ReplicaStep> Trainer::replica_steps(std::span<const int64_t> rows) const {
+std::vector<ReplicaStep> Trainer::replica_steps(std::span<const int64_t> rows, int64_t epoch) const {
   const auto count = [](auto part) { return static_cast<int64_t>(part.size()); };
   const auto first = static_cast<size_t>(first_rank());
   std::vector<ReplicaStep> steps(replicas_.size(), {.micro_batches = {},
                                                     .batch_rows = count(rows),
                                                     .lr = lr(),
+                                                    .epoch = epoch,
                                                     .number = steps_taken_,
                                                     .seed = options_.seed});
   if (options_.replica.invariant) {
@@ -289,13 +297,14 @@ TrainSums Trainer::take_sums() {
     replicas_[i]->reset_sums();
     return own;
   });
-  TrainSums total{.rows = std::exchange(rows_, 0), .bad = {}};
+  const auto& model = models_.front();
+  TrainSums total{zero_sums(model.metrics), {}};
+  total.rows = std::exchange(rows_, 0);
+  if (!model.weight) total.weight = static_cast<double>(total.rows);
   for (int rank = 0; rank < world_size(); ++rank) {
-    const auto host = sums[rank];
-    total.loss += host[0].item<double>();
-    total.top1 += host[1].item<int64_t>();
-    total.top5 += host[2].item<int64_t>();
-    const double bad = host[3].item<double>();
+    const auto host = sums[rank].contiguous();
+    add_sums(model, host.const_data_ptr<double>(), total);
+    const double bad = host[-1].item<double>();
     if (!std::isfinite(bad)) continue;
     const auto step = static_cast<int64_t>(bad);
     if (!total.bad || step < total.bad->step) total.bad = {.step = step, .rank = rank};

@@ -30,12 +30,7 @@ struct ReplicaStep;
 class SplitTuner;
 
 // Sums over the rows that all processes have trained on since the last take_sums().
-struct TrainSums {
-  double loss = 0;
-  int64_t top1 = 0;
-  int64_t top5 = 0;
-  int64_t rows = 0;
-
+struct TrainSums : RowSums {
   // The first step whose loss was NaN or infinite, from 0, and the lowest rank it happened on.
   struct Bad {
     int64_t step = 0;
@@ -52,9 +47,10 @@ struct TrainSums {
 //
 // Errors of the model and the data begin with the replica and the step: "rank 1 (cuda:1): in the forward pass
 // of step 3: ...", or with the rows of an evaluation. UsageError for an Outcome that does not have what
-// types.h says; DataError for rows that do not fit the model (classification.h); FailedError for another
-// exception of theirs, which is nested in it (std::rethrow_if_nested). Errors of lockstep that a model
-// throws, out of memory and faults of a GPU are thrown as they are.
+// types.h says, or rows that are not as the source's spec; DataError for rows that do not fit the model
+// (losses.h); FailedError for another exception of theirs, which is nested in it
+// (std::rethrow_if_nested). Errors of lockstep that a model throws, out of memory and faults of a GPU are
+// thrown as they are.
 //
 // With options.process_group the replicas of all processes train together. Every process makes the same calls
 // in the same order, except take_times, synchronize, model and const functions; step gets the same rows
@@ -66,8 +62,9 @@ class Trainer {
   // generator afterwards is as after one call. All replicas start from rank 0's weights. A module in eval
   // mode is set to training; parts that the factory has set to eval() alone stay so, such as frozen batch
   // norms. Throws UsageError as TrainerOptions::validate() does, when two replicas have a tensor in common,
-  // and in every process when the models of two processes differ; what make_communicator() throws; with
-  // BnPolicy::kSync also as has_whole_batch_norms().
+  // when the training and the test set give other tensors, and in every process when the models or the
+  // batches of two processes differ; what make_communicator() throws; with BnPolicy::kSync also as
+  // has_whole_batch_norms().
   Trainer(const ModelFactory& factory, const SourceFactory& train, const SourceFactory& test,
           TrainerOptions options);
 
@@ -76,9 +73,14 @@ class Trainer {
   // Trains one step on these rows of the training set, split over the replicas of the world. The update is
   // the same as for all rows on one device. Returns while up to steps_in_flight() - 1 steps are in flight;
   // take_times, take_sums, evaluate, weights and synchronize wait for them. Throws UsageError when there are
-  // no rows, what lr() throws, the error that ended this or an earlier step, and what check_sync() throws
-  // where options.check_sync asks for it.
-  void step(std::span<const int64_t> rows);
+  // no rows, what lr() throws, the error that ended this or an earlier step, and what check_sync() throws where
+  // options.check_sync asks for it. epoch: for sources whose rows differ between epochs, from 0.
+  void step(std::span<const int64_t> rows, int64_t epoch = 0);
+
+  // Tells each replica's source which rows a later step() of this batch asks it for
+  // (BatchSource::will_need()). Call it a batch or more ahead. With auto_split other replicas may take them
+  // in the end.
+  void will_need(std::span<const int64_t> rows, int64_t epoch = 0) const;
 
   // Counts a step that changes nothing: the learning rate of the next one is as after a step.
   void leave_out_step() { ++steps_taken_; }
@@ -97,14 +99,14 @@ class Trainer {
   // Returns how long each phase took on this process's replicas, summed over the steps since the last call.
   StepTimes take_times();
 
-  // Returns the sums of the steps since the last call, over the whole world and the same in every process.
-  // Waits for the devices. Throws the error that ended a collective on them.
+  // Returns the sums of the steps since the last call (losses and the model's metrics), over the whole world
+  // and the same in every process. Waits for the devices. Throws the error that ended a collective on them.
   TrainSums take_sums();
 
   // Evaluates the test set on all replicas of the world, with the batch-norm statistics of options.bn. Every
   // process gets the same result. Throws the error that ended a collective. An exception of `progress` ends
   // the evaluation, in other processes with PeerError; the trainers can be used afterwards.
-  Evaluation evaluate(const EvaluationProgress& progress = {});
+  RowSums evaluate(const EvaluationProgress& progress = {});
 
   // Returns copies of all parameters and buffers of one replica by name, on the host and contiguous. Buffers
   // are those of options.bn. All replicas have the same parameters. Throws the error that ended a collective.
@@ -170,8 +172,10 @@ class Trainer {
   void wait_for_steps(int in_flight);
   void require_held_parameters();
   void follow_requires_grad();
+  void agree_on_metrics() const;
+  void agree_on_batches() const;
   void open_statistics();
-  std::vector<ReplicaStep> replica_steps(std::span<const int64_t> rows) const;
+  std::vector<ReplicaStep> replica_steps(std::span<const int64_t> rows, int64_t epoch) const;
   void step_replica(int local, StepInFlight& step);
   void tune_split(const StepInFlight& step);
   void require_fitting(const TrainState& state);

@@ -6,8 +6,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include <lockstep/support/batch.h>
+#include <lockstep/support/row_sums.h>
 
 namespace torch::nn {
 class Module;
@@ -28,30 +33,34 @@ struct NamedTensor {
 // returns logits (n, classes).
 using Network = std::function<torch::Tensor(const torch::Tensor& X, const Params& params)>;
 
-// Rows of a batch on one device. Both may have 0 rows.
-struct Inputs {
-  // (n, ...); lockstep's models take images (n, 1, 28, 28), floating point in [0, 1]. Trainer gives floating
-  // point and complex numbers to a model in the type of its precision (bf16: float32, which autocast
-  // converts), and all others, such as token ids and masks, in the type in which the BatchSource has them.
-  torch::Tensor X;
-  // (n) classes of the rows, int64 (see classification_outcome()); a loss of your own may take others. Not
-  // converted.
-  torch::Tensor y;
+// A metric of some rows: a sum over them and, if the model declares one, its weight. Both are numbers, () on
+// the rows' device: of a count integers, otherwise floating point. Trainer adds them in double, without their
+// graph.
+struct Metric {
+  Metric() = default;
+  Metric(torch::Tensor sum_of_rows, torch::Tensor own_weight = {})
+      : sum(std::move(sum_of_rows)), weight(std::move(own_weight)) {}
+
+  torch::Tensor sum, weight;
 };
 
 // A model's results for some rows, on their device. These are sums over the rows, not means, so the sums of a
-// batch's shards add up to the batch's. All three are set: a model that counts nothing gives zeros.
+// batch's shards add up to the batch's.
 struct Outcome {
   torch::Tensor loss;  // () floating point, sum of the rows' losses; call backward() on it
-  torch::Tensor top1;  // () int64, number of rows whose class has the largest logit
-  torch::Tensor top5;  // () int64, number of rows whose class has one of the five largest logits
+  c10::SmallVector<Metric, 4> metrics = {};  // those that the model declares, in its order
 };
 
 // A network and its loss. The module may be moved to another device at any time: loss_sum uses the module's
 // tensors.
 struct Model {
   std::shared_ptr<torch::nn::Module> module;
-  std::function<Outcome(const Inputs&)> loss_sum;
+  std::function<Outcome(const Batch&)> loss_sum;  // not called without rows, but with BnPolicy::kSync
+  std::vector<MetricKind> metrics = {};           // of each outcome
+  // For a loss that is no mean over rows, such as one per token: the weight of these rows, a number () on
+  // their device, of the batch alone. Trainer divides the sum of the losses by the sum of the weights of all
+  // rows of a batch, which it knows before the backward passes. No function: each row weighs 1.
+  std::function<torch::Tensor(const Batch&)> weight = {};
   // Makes the model compute with these bfloat16 weights, in the order of its parameters. The caller updates
   // them after every step, so the model does not convert its fp32 parameters. An empty list ends that. No
   // function: not supported.
@@ -70,11 +79,24 @@ class BatchSource {
 
   virtual int64_t size() const = 0;  // number of rows
 
-  // Writes the rows with these numbers, normalised, into `into` on the source's device. rows: (n) int64 on
-  // that device, each 0 .. size() - 1, which the caller has checked. Writes in place into tensors of `into`
-  // that have the right shape, dtype and device, and replaces the others. On a GPU it only queues work on the
-  // calling thread's current stream, so that it can be captured into a graph.
-  virtual void gather(const torch::Tensor& rows, Inputs& into) const = 0;
+  // The tensors of each batch, known before the first one. Always the same.
+  virtual BatchSpec spec() const = 0;
+
+  // Writes the rows with these numbers into `into` on the source's device, as spec() says. rows: (n) int64 on
+  // that device, each 0 .. size() - 1, which the caller has checked; n may be 0. epoch: from 0, for sources
+  // that give other rows in each, such as by augmentation; evaluations ask for epoch 0. `into` has the
+  // tensors of spec(), which are undefined at first: writes in place into those that have the right shape,
+  // dtype and device, and replaces the others. On a GPU it only queues work on the calling thread's current
+  // stream.
+  virtual void gather(const torch::Tensor& rows, int64_t epoch, Batch& into) const = 0;
+
+  // Tells that gather() will soon be asked for these rows, so that they can be read ahead. Returns at once.
+  // Rows may be told that are never asked for, and rows be asked for that were not told.
+  virtual void will_need(std::span<const int64_t> /*rows*/, int64_t /*epoch*/) const {}
+
+  // Returns true if gather() depends on its rows alone, which lie on the device: it can then be captured into
+  // a graph, and be replayed on other rows. Otherwise it is called before each replay.
+  virtual bool can_be_captured() const { return true; }
 };
 
 // Makes the source of one device.

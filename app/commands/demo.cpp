@@ -63,9 +63,9 @@ std::string show_split_batch(const std::vector<torch::Device>& devices) {
   const auto y = torch::arange(4);
   auto text = fmt::format("split_batch: input\n{}over {}\n", show(X), to_string(devices));
   for (const auto& shard : split_batch(X, y, devices)) {
-    const auto rows = shard.X.size(0);
-    text += rows == 0 ? fmt::format("output: no rows on {}\n", shard.X.device().str())
-                      : fmt::format("output: {}\n{}", counted(rows, "row"), show(shard.X));
+    const auto rows = shard.rows();
+    text += rows == 0 ? fmt::format("output: no rows on {}\n", shard.input().device().str())
+                      : fmt::format("output: {}\n{}", counted(rows, "row"), show(shard.input()));
   }
   return text;
 }

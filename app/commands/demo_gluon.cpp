@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <span>
 
-#include <lockstep/app/run_files/row_sums.h>
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/app/train/plan/dataset.h>
 #include <lockstep/data/synthetic.h>
@@ -59,9 +58,9 @@ std::string show_forward(const std::vector<Model>& models, const std::vector<tor
   for (size_t i = 0; i < shards.size(); ++i) {
     models[i].module->eval();
     const auto net = std::dynamic_pointer_cast<ResNet18Impl>(models[i].module);
-    const auto rows = shards[i].X.size(0);
+    const auto rows = shards[i].rows();
     text += fmt::format("replica {} on {}, {}:\n", i, devices[i].str(), counted(rows, "row"));
-    if (rows > 0) text += matrix_rows(net->forward(shards[i].X));
+    if (rows > 0) text += matrix_rows(net->forward(shards[i].input()));
   }
   return text;
 }
@@ -97,9 +96,9 @@ std::string show_evaluation(const std::vector<Model>& models, const std::vector<
   // For one small collective: NCCL would take longer to start.
   const auto communicator = make_communicator({.devices = devices, .algorithm = Allreduce::kTwoShot});
   const auto sources = sources_for(devices, resident_sources(data.test));
-  const auto result = row_sums(evaluate(models, sources, Precision::kFp32, workers, *communicator));
+  const auto result = evaluate(models, sources, Precision::kFp32, workers, *communicator);
   return fmt::format("evaluated on all devices at once, before training: {:.0f} of {} images right\n",
-                     result.named.front().sum, result.rows);
+                     result.metrics.front().sum, result.rows);
 }
 
 }  // namespace

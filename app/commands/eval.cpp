@@ -92,18 +92,19 @@ void warn_of_other_images(const RunData& run, const LoadedData& data) {
 }
 
 // "top1 90.00% (9,000 of 10,000)": the first count has the number of rows behind it.
-std::string exact_text(const RowSums& sums, const NamedSum& sum) {
-  if (sum.kind.form == SumForm::kMean) return mean_text(sums, sum);
-  const bool first = &sum == &sums.named.front();
-  return fmt::format("{} {:.2f}% ({}{})", sum.kind.name, 100 * sums.mean(sum),
-                     with_commas(std::llround(sum.sum)), first ? " of " + with_commas(sums.rows) : "");
+std::string exact_text(const RowSums& sums, const MetricSum& metric) {
+  const auto& kind = metric.kind;
+  if (kind.type == MetricType::kMean || kind.own_weight || kind.finish) return mean_text(sums, metric);
+  const bool first = &metric == &sums.metrics.front();
+  return fmt::format("{} {:.2f}% ({}{})", kind.name, 100 * sums.value(metric),
+                     with_commas(std::llround(metric.sum)), first ? " of " + with_commas(sums.rows) : "");
 }
 
 std::string result_text(const std::string& path, const std::string& model, const LoadedData& data,
                         const std::vector<torch::Device>& devices, const RowSums& result, double seconds) {
   const auto limited = data.test_limited() ? fmt::format(", {} test images", data.test_count()) : "";
   auto figures = fmt::format("test loss {:.4f}", result.mean_loss());
-  for (const auto& sum : result.named) figures += " | " + exact_text(result, sum);
+  for (const auto& metric : result.metrics) figures += " | " + exact_text(result, metric);
   return fmt::format("{}: {} on {} ({}){}\n{} | {:.1f} s on {}\n", path, model, data.set.name, data.origin,
                      limited, figures, seconds, to_string(devices));
 }
@@ -177,8 +178,7 @@ void run_eval(const EvalOptions& options) {
       make_communicator({.devices = devices, .threads = options.threads, .algorithm = Allreduce::kTwoShot});
   const auto sources = sources_for(devices, data.set.test.sources);
   Stopwatch watch;
-  const auto result =
-      row_sums(evaluate(models, sources, precision, workers, *communicator, EvaluationNotice()));
+  const auto result = evaluate(models, sources, precision, workers, *communicator, EvaluationNotice());
   if (!std::isfinite(result.loss)) {
     throw NumericError(fmt::format("the test loss of the weights in {} is not finite", path),
                        "the file holds numbers that are NaN, infinite, or too large to compute with");

@@ -71,7 +71,10 @@ std::span<const int64_t> TimedTraining::next_batch() {
 
 double TimedTraining::seconds_per_step(int64_t steps) {
   Stopwatch watch;
-  for (int64_t step = 0; step < steps; ++step) trainer_.step(next_batch());
+  for (int64_t step = 0; step < steps; ++step) {
+    const auto rows = next_batch();
+    trainer_.step(rows, epoch_);
+  }
   trainer_.synchronize();
   steps_ += steps;
   return watch.lap() / static_cast<double>(steps);

@@ -9,39 +9,32 @@
 #include <lockstep/app/run_files/row_sums.h>
 
 namespace lockstep {
-namespace {
-
 // New columns go to the end: a resumed run goes on with the header that is there. So what a model's runs sum
 // stays, too.
-std::vector<std::string> make_columns() {
+std::vector<std::string> csv_columns(std::span<const MetricKind> metrics) {
   std::vector<std::string> columns = {"event", "epoch", "step", "loss"};
-  for (const auto& kind : sum_kinds()) columns.emplace_back(kind.name);
+  for (const auto& kind : metrics) columns.push_back(kind.name);
   for (const auto* name : {"lr", "step_ms", "images_per_second", "resident_bytes", "data_ms", "compute_ms",
                            "sync_ms", "update_ms", "train_loss"}) {
     columns.emplace_back(name);
   }
-  columns.push_back(fmt::format("train_{}", sum_kinds().front().epoch_name));
+  if (!metrics.empty()) columns.push_back(fmt::format("train_{}", epoch_name(metrics.front())));
   columns.emplace_back("test_loss");
-  for (const auto& kind : sum_kinds()) columns.push_back(fmt::format("test_{}", kind.epoch_name));
+  for (const auto& kind : metrics) columns.push_back(fmt::format("test_{}", epoch_name(kind)));
   for (const auto* name : {"train_seconds", "test_seconds"}) columns.emplace_back(name);
   return columns;
 }
 
-const std::vector<std::string>& columns() {
-  static const auto kColumns = make_columns();
-  return kColumns;
+std::string csv_header(std::span<const std::string> columns) {
+  return fmt::format("{}\n", fmt::join(columns, ","));
 }
 
-}  // namespace
-
-std::string csv_header() { return fmt::format("{}\n", fmt::join(columns(), ",")); }
-
-std::string csv_row(const nlohmann::ordered_json& line) {
+std::string csv_row(std::span<const std::string> columns, const nlohmann::ordered_json& line) {
   const auto event = line.value("event", "");
   if (event != "step" && event != "epoch") return "";
   std::vector<std::string> cells = {event};
-  for (size_t i = 1; i < columns().size(); ++i) {
-    const auto value = line.find(columns()[i]);
+  for (const auto& column : columns.subspan(1)) {
+    const auto value = line.find(column);
     const bool measured = value != line.end() && value->is_number();
     const auto text = measured ? value->dump() : "";
     cells.push_back(text == "null" ? "" : text);  // JSON has no infinity

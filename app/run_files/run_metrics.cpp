@@ -30,17 +30,18 @@ struct Tag {
 };
 
 // The scalars of an event, in the order of the file.
-std::vector<Tag> tags_of(const std::string& event) {
+std::vector<Tag> tags_of(const std::string& event, const std::vector<MetricKind>& metrics) {
   std::vector<Tag> tags;
   if (event == "step") {
     tags.push_back({"loss", "train/loss"});
-    for (const auto& kind : sum_kinds()) tags.push_back({kind.name, fmt::format("train/{}", kind.name)});
+    for (const auto& kind : metrics) tags.push_back({kind.name, fmt::format("train/{}", kind.name)});
     tags.push_back({"lr", "lr"});
     tags.push_back({"images_per_second", "images_per_second"});
   } else if (event == "epoch") {
     tags.push_back({"test_loss", "test/loss"});
-    for (const auto& kind : sum_kinds()) {
-      tags.push_back({fmt::format("test_{}", kind.epoch_name), fmt::format("test/{}", kind.epoch_name)});
+    for (const auto& kind : metrics) {
+      const auto name = epoch_name(kind);
+      tags.push_back({fmt::format("test_{}", name), fmt::format("test/{}", name)});
     }
   }
   return tags;
@@ -93,14 +94,16 @@ bool ends_done(const std::filesystem::path& jsonl) {
   return event.is_object() && event.value("event", "") == "end" && event.value("status", "") == "done";
 }
 
-RunMetrics::RunMetrics(const std::filesystem::path& folder, Steps steps, const std::optional<FileSizes>& keep,
-                       std::function<double()> wall_clock)
-    : steps_(steps),
+RunMetrics::RunMetrics(const std::filesystem::path& folder, std::vector<MetricKind> metrics, Steps steps,
+                       const std::optional<FileSizes>& keep, std::function<double()> wall_clock)
+    : metrics_(std::move(metrics)),
+      columns_(csv_columns(metrics_)),
+      steps_(steps),
       wall_clock_(std::move(wall_clock)),
       jsonl_(opened(folder, kMetricsJsonl, keep)),
       csv_(opened(folder, kMetricsCsv, keep)),
       events_(opened(folder, kEventFile, keep)) {
-  if (csv_.size() == 0) csv_.write(csv_header());
+  if (csv_.size() == 0) csv_.write(csv_header(columns_));
   if (events_.size() == 0) events_.write(version_record(wall_clock_()));
 }
 
@@ -114,7 +117,7 @@ void RunMetrics::append(const Json& event) {
     }
   };
   write(jsonl_, json_line(event));
-  write(csv_, csv_row(event));
+  write(csv_, csv_row(columns_, event));
   write(events_, event_record_of(event));
   if (failed) std::rethrow_exception(failed);
 }
@@ -144,7 +147,7 @@ int64_t RunMetrics::step_of(const Json& event) const {
 
 // Empty for an event without scalars.
 std::string RunMetrics::event_record_of(const Json& event) const {
-  const auto tags = tags_of(event.value("event", ""));
+  const auto tags = tags_of(event.value("event", ""), metrics_);
   const auto scalars = scalars_of(event, tags);
   return scalars.empty() ? "" : scalars_record(wall_clock_(), step_of(event), scalars);
 }

@@ -9,8 +9,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <lockstep/app/files/growing_file.h>
+#include <lockstep/support/row_sums.h>
 
 namespace lockstep {
 
@@ -35,11 +37,11 @@ class RunMetrics {
     int64_t total = 0;
   };
 
-  // Opens the files, or makes them. Cuts each to its size in `keep`; nothing is kept of a file without one.
-  // Warns of a file that is shorter, and cuts what it has of a last line. Without `keep` all stay as they
-  // are. Throws OutputError.
-  RunMetrics(const std::filesystem::path& folder, Steps steps, const std::optional<FileSizes>& keep,
-             std::function<double()> wall_clock = seconds_since_1970);
+  // metrics: of the run's model. Opens the files, or makes them. Cuts each to its size in `keep`; nothing is
+  // kept of a file without one. Warns of a file that is shorter, and cuts what it has of a last line. Without
+  // `keep` all stay as they are. Throws OutputError.
+  RunMetrics(const std::filesystem::path& folder, std::vector<MetricKind> metrics, Steps steps,
+             const std::optional<FileSizes>& keep, std::function<double()> wall_clock = seconds_since_1970);
 
   // Appends an event to all files that have it. If one cannot be written, appends it to the others and then
   // throws OutputError.
@@ -59,6 +61,8 @@ class RunMetrics {
   int64_t step_of(const nlohmann::ordered_json& event) const;
   std::string event_record_of(const nlohmann::ordered_json& event) const;
 
+  const std::vector<MetricKind> metrics_;
+  const std::vector<std::string> columns_;  // of metrics.csv
   const Steps steps_;
   const std::function<double()> wall_clock_;
   GrowingFile jsonl_;

@@ -55,6 +55,7 @@ TrainLoop::TrainLoop(const TrainPlan& plan, const TrainFlags& flags, Recorder& r
       schedule_(checkpoint_interval(flags)),
       going_back_(flags.on_nan) {
   schedule_.made(-1, record_.now());
+  position_.epoch_sums = position_.recorded_sums = zero_sums(plan.metrics);
   if (!resume) return;
   restore(*resume);
   changed_ = changed_settings(resume->plan, plan_fields(plan_));
@@ -101,6 +102,7 @@ void TrainLoop::restore(const RunState& state) {
   if (const auto& group = plan_.world.process_group) {
     position_ = read_position(gather_values(group.get(), "progress", to_json(position_)).front());
   }
+  for (auto* sums : {&position_.epoch_sums, &position_.recorded_sums}) *sums = declared(*sums, plan_.metrics);
   steps_done_ = resumed_steps_ = trainer_.steps_taken();
   schedule_.made(steps_done_, record_.now());
 }
@@ -133,8 +135,8 @@ bool TrainLoop::run_epoch(RunReport& run) {
   }
   const auto report = evaluated_epoch();
   const double seconds = position_.seconds + report.seconds;
-  position_.accuracy.push_back(report.test.headline());
-  run.test_accuracy = report.test.headline();
+  position_.accuracy.push_back(headline(report.test));
+  run.test_accuracy = headline(report.test);
   run.test_loss = report.test.mean_loss();
   run.train_loss = report.trained.sums.mean_loss();
   run.seconds_per_epoch = scaled_to_epoch(seconds, steps_done_, plan_);
@@ -151,6 +153,8 @@ void TrainLoop::begin_next_epoch(double seconds, double lr) {
   position_ = {.epoch = position_.epoch + 1,
                .seconds = seconds,
                .lr = lr,
+               .epoch_sums = zero_sums(plan_.metrics),
+               .recorded_sums = zero_sums(plan_.metrics),
                .accuracy = std::move(position_.accuracy),
                .left_out = std::move(position_.left_out)};
   if (!schedule_.on()) return;
@@ -181,7 +185,7 @@ void TrainLoop::run_step(std::span<const int64_t> rows) {
   }
   const double lr = trainer_.lr();
   const bool settled = trainer_.split_settled();
-  trainer_.step(rows);
+  trainer_.step(rows, position_.epoch - 1);
   ++steps_done_;
   if (!settled && trainer_.split_settled()) record_.split(steps_done_, trainer_.split());
   intervals_.add_step(static_cast<int64_t>(rows.size()), lr);
@@ -215,10 +219,10 @@ void TrainLoop::after_step(bool last) {
 // evaluation.
 RowSums TrainLoop::evaluate() {
   const auto where = fmt::format("during the evaluation after epoch {}", position_.epoch);
-  auto test = row_sums(trainer_.evaluate([&](int64_t rows_done, int64_t rows) {
+  auto test = trainer_.evaluate([&](int64_t rows_done, int64_t rows) {
     record_.evaluation(rows_done, rows);
     if (agreement_.single_process()) stop_if_asked(own_news(), where);
-  }));
+  });
   if (!std::isfinite(test.loss)) {  // no step has used the weights after the last step
     throw LossError(fmt::format("the test loss after epoch {} was not finite", position_.epoch),
                     diverged_hint(plan_), steps_done_);
@@ -237,7 +241,7 @@ void TrainLoop::take_sums() {
                     step_of_epoch, sums.bad->rank, plan_.replica_device(sums.bad->rank)),
         diverged_hint(plan_), sums.bad->step + 1);
   }
-  intervals_.add_sums(row_sums(sums));
+  intervals_.add_sums(sums);
 }
 
 // On a GPU a call returns before its work is done, so that the host cannot tell the phases apart.

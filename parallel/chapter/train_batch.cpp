@@ -5,18 +5,19 @@
 #include <lockstep/parallel/allreduce.h>
 #include <lockstep/parallel/chapter/sgd.h>
 #include <lockstep/parallel/split_batch.h>
-#include <lockstep/support/classification.h>
+#include <lockstep/parallel/training/outcome_sums.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/losses.h>
 
 namespace lockstep {
 namespace {
 
 // Forward and backward of one replica: adds its gradients to params[i].grad.
-ShardSums compute_gradients(const Inputs& shard, const Params& params, const Network& net) {
-  if (shard.y.size(0) == 0) {  // without rows the gradients stay zero
-    return torch::zeros({3}, torch::TensorOptions(torch::kFloat64).device(shard.X.device()));
+ShardSums compute_gradients(const Batch& shard, const Params& params, const Network& net) {
+  if (shard.rows() == 0) {  // without rows the gradients stay zero
+    return torch::zeros({3}, torch::TensorOptions(torch::kFloat64).device(params.front().device()));
   }
-  const auto outcome = classification_outcome(net(shard.X, params), shard.y);
+  const auto outcome = classification_outcome(net(shard.input(), params), shard.target());
   outcome.loss.backward();
   return sums_of(outcome);
 }
@@ -33,10 +34,10 @@ void sum_gradients(std::span<Params> device_params) {
 
 }  // namespace
 
-std::vector<ShardSums> train_batch(std::span<const Inputs> shards, std::span<Params> device_params,
+std::vector<ShardSums> train_batch(std::span<const Batch> shards, std::span<Params> device_params,
                                    const Network& net, double lr, ReplicaWorkers& workers) {
   int64_t batch_size = 0;
-  for (const auto& shard : shards) batch_size += shard.y.size(0);
+  for (const auto& shard : shards) batch_size += shard.rows();
   if (batch_size == 0) throw UsageError("a batch of 0 rows cannot be trained on");
 
   std::vector<ShardSums> sums(shards.size());

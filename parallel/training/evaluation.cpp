@@ -15,8 +15,8 @@
 #include <lockstep/parallel/replica_random.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/parallel/training/model_errors.h>
+#include <lockstep/parallel/training/outcome_sums.h>
 #include <lockstep/parallel/training/training_modes.h>
-#include <lockstep/support/classification.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/row_numbers.h>
 
@@ -46,15 +46,19 @@ struct Blocks {
   }
 };
 
-// Sums of the rows with these numbers, on the device: (3) double = {loss, top1, top5}. `into` is for them.
+// The sums of the rows with these numbers, on the device (outcome_sums.h). `into` is for them.
 torch::Tensor evaluate_block(const Model& model, const BatchSource& source, const torch::Tensor& rows,
-                             Precision precision, Inputs& into, const std::string& place) try {
-  source.gather(rows, into);
-  require_rows(into, rows.numel(), [&] { return place; });
+                             Precision precision, Batch& into, const BatchSpec& spec,
+                             const std::string& place) try {
+  source.gather(rows, /*epoch=*/0, into);
+  require_rows(into, spec, rows.numel(), [&] { return place; });
   const AutocastGuard autocast(precision, rows.device());
-  const auto outcome = model.loss_sum({.X = in_precision(into.X, precision), .y = into.y});
-  require_usable(outcome, rows.device(), /*trains=*/false, [&] { return place; });
-  return sums_of(outcome);
+  const auto outcome = model.loss_sum(in_precision(into, precision));
+  require_usable(outcome, model.metrics, rows.device(), /*trains=*/false, [&] { return place; });
+  if (!model.weight) return sums_of(outcome);
+  const auto weight = model.weight(into);
+  require_usable_weight(weight, rows.device(), [&] { return place; });
+  return sums_of(outcome, weight.to(torch::kFloat64));
 } catch (const std::exception&) {
   rethrow_at(place);
 }
@@ -109,18 +113,19 @@ class EvaluationMode {
   const TrainingModes modes_;
 };
 
-// Evaluates one rank's blocks. Returns (most_per_rank + 1, 3) double on its device: the blocks' sums in
-// order, zeros where it has no more. The last row begins with the number of rows evaluated.
+// Evaluates one rank's blocks. Returns (most_per_rank + 1, sum_count) double on its device: the blocks' sums
+// in order, zeros where it has no more. The last row begins with the number of rows evaluated.
 torch::Tensor evaluate_rank(const Model& model, const BatchSource& source, Precision precision,
                             const Blocks& blocks, const Endpoint& endpoint, ProgressReport& report) {
   const torch::NoGradGuard no_grad;
   const auto device = endpoint.device();
   const auto last = blocks.most_per_rank();
-  auto sums = torch::zeros({last + 1, 3}, torch::dtype(torch::kFloat64).device(device));
+  auto sums = torch::zeros({last + 1, sum_count(model)}, torch::dtype(torch::kFloat64).device(device));
   int64_t done = 0;
   std::vector<int64_t> numbers;  // of a block's rows
   torch::Tensor on_device;       // (rows of a block), the same
-  Inputs inputs;
+  const auto spec = std::make_shared<const BatchSpec>(source.spec());
+  Batch inputs(spec);
   const EvaluationMode mode(*model.module);
   for (int64_t b = endpoint.rank(); b < blocks.count() && !report.stopped(); b += blocks.world) {
     numbers.resize(static_cast<size_t>(blocks.size(b)));
@@ -129,7 +134,7 @@ torch::Tensor evaluate_rank(const Model& model, const BatchSource& source, Preci
     const ReplicaRandom random(kEvaluationSeed, b, 0);
     const auto place = fmt::format("rank {} ({}): in the evaluation of rows {} to {}", endpoint.rank(),
                                    device.str(), numbers.front(), numbers.back());
-    sums[b / blocks.world].copy_(evaluate_block(model, source, on_device, precision, inputs, place));
+    sums[b / blocks.world].copy_(evaluate_block(model, source, on_device, precision, inputs, *spec, place));
     done += blocks.size(b);
     report.add(blocks.size(b));
   }
@@ -137,8 +142,8 @@ torch::Tensor evaluate_rank(const Model& model, const BatchSource& source, Preci
   return sums;
 }
 
-// sums: (world, most_per_rank + 1, 3), what evaluate_rank() returns on each rank.
-Evaluation add_up(const torch::Tensor& sums, const Blocks& blocks) {
+// sums: (world, most_per_rank + 1, sum_count), what evaluate_rank() returns on each rank.
+RowSums add_up(const torch::Tensor& sums, const Blocks& blocks, const Model& model) {
   const auto host = sums.cpu();  // waits for the device
   double done = 0;
   for (int64_t rank = 0; rank < blocks.world; ++rank) done += host[rank][-1][0].item<double>();
@@ -147,21 +152,20 @@ Evaluation add_up(const torch::Tensor& sums, const Blocks& blocks) {
         fmt::format("another process ended the evaluation after {:.0f} of {} rows", done, blocks.rows),
         "that process's own error says why");
   }
-  Evaluation result{.rows = blocks.rows};
+  auto result = zero_sums(model.metrics);
+  result.rows = blocks.rows;
   for (int64_t b = 0; b < blocks.count(); ++b) {
-    const auto block = host[b % blocks.world][b / blocks.world];
-    result.loss_sum += block[0].item<double>();
-    result.top1 += block[1].item<int64_t>();
-    result.top5 += block[2].item<int64_t>();
+    add_sums(model, host[b % blocks.world][b / blocks.world].const_data_ptr<double>(), result);
   }
+  if (!model.weight) result.weight = static_cast<double>(result.rows);
   return result;
 }
 
 }  // namespace
 
-Evaluation evaluate(std::span<const Model> models,
-                    std::span<const std::shared_ptr<const BatchSource>> sources, Precision precision,
-                    ReplicaWorkers& workers, Communicator& communicator, const EvaluationProgress& progress) {
+RowSums evaluate(std::span<const Model> models, std::span<const std::shared_ptr<const BatchSource>> sources,
+                 Precision precision, ReplicaWorkers& workers, Communicator& communicator,
+                 const EvaluationProgress& progress) {
   const Blocks blocks{.rows = sources.front()->size(), .world = communicator.world_size()};
   if (blocks.rows == 0) throw UsageError("a data set of 0 rows cannot be evaluated");
   ProgressReport report(progress, blocks.rows_of(communicator));
@@ -172,13 +176,13 @@ Evaluation evaluate(std::span<const Model> models,
     sums[i] = gather_tensors(own, endpoint);
   });
   report.rethrow();  // after the collective, in which the other processes wait
-  const auto result = add_up(sums.front(), blocks);
+  const auto result = add_up(sums.front(), blocks, models.front());
   report.finish();
   return result;
 }
 
-Evaluation Trainer::evaluate(const EvaluationProgress& progress) {
-  Evaluation result;
+RowSums Trainer::evaluate(const EvaluationProgress& progress) {
+  RowSums result;
   with_shared_buffers([&] {
     result = lockstep::evaluate(models_, test_sources_, options_.replica.precision, workers_, *communicator_,
                                 progress);

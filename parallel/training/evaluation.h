@@ -17,17 +17,6 @@ namespace lockstep {
 // Rows that a replica evaluates at once.
 inline constexpr int64_t kEvaluationBlock = 256;
 
-struct Evaluation {
-  double loss_sum = 0;  // over all rows
-  int64_t top1 = 0;     // rows whose class has the largest logit
-  int64_t top5 = 0;     // rows whose class is among the five largest
-  int64_t rows = 0;
-
-  double loss() const { return loss_sum / static_cast<double>(rows); }
-  double accuracy() const { return static_cast<double>(top1) / static_cast<double>(rows); }
-  double top5_accuracy() const { return static_cast<double>(top5) / static_cast<double>(rows); }
-};
-
 // Callback after each block, with the number of rows that this process's replicas have evaluated (on GPUs:
 // queued), of those that they will; in one process that is the whole set. The replicas' threads call it, one
 // at a time; the caller's thread makes the last call, with all rows. A process without a block makes no call.
@@ -37,15 +26,14 @@ struct Evaluation {
 using EvaluationProgress = std::function<void(int64_t rows_done, int64_t rows)>;
 
 // Cuts the set into blocks of kEvaluationBlock rows, which the ranks of the world take in rotation, and adds
-// the blocks' sums in order: the counts are exactly the same on any number of devices and processes. A
+// the blocks' sums in order: counts are exactly the same on any number of devices and processes. A
 // collective: every process calls it, and gets the same result. models[i] (all with the same weights and
 // statistics) and sources[i] are on workers.devices()[i], the device of the communicator's endpoint i; every
 // source holds the whole set. Modules are in evaluation mode meanwhile; afterwards each part has its own mode
 // again. Throws UsageError when the set is empty, what `progress` throws, PeerError when another process has
 // stopped, and the error that ended a collective. `progress` may be empty.
-Evaluation evaluate(std::span<const Model> models,
-                    std::span<const std::shared_ptr<const BatchSource>> sources, Precision precision,
-                    ReplicaWorkers& workers, Communicator& communicator,
-                    const EvaluationProgress& progress = {});
+RowSums evaluate(std::span<const Model> models, std::span<const std::shared_ptr<const BatchSource>> sources,
+                 Precision precision, ReplicaWorkers& workers, Communicator& communicator,
+                 const EvaluationProgress& progress = {});
 
 }  // namespace lockstep

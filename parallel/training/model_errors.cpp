@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <torch/types.h>
 
+#include <algorithm>
 #include <exception>
 #include <new>
 #include <optional>
@@ -12,6 +13,7 @@
 #include <system_error>
 #include <typeinfo>
 #include <utility>
+#include <vector>
 
 #include <lockstep/support/error.h>
 #include <lockstep/support/words_of.h>
@@ -42,41 +44,88 @@ std::string trimmed(std::string words) {
 }
 
 constexpr const char* kLossHint = "a loss is one number: the sum over the rows, such as loss.sum()";
-constexpr const char* kCountHint =
-    "top1 and top5 are each one number; a model that counts nothing sets torch::zeros({}, ...) on the "
-    "rows' device";
+constexpr const char* kMetricHint = "a metric is one number for all rows, such as a sum(), on their device";
 
 struct Fault {
   std::string what, hint;
 };
 
-std::optional<Fault> fault_of_number(const char* name, const torch::Tensor& number, torch::Device device,
-                                     const char* hint) {
-  if (!number.defined()) return Fault{fmt::format("the outcome has no {}", name), hint};
+// name: as in "the outcome has no top1". It is made into text for a fault alone.
+std::optional<Fault> fault_of_number(std::string_view what, const std::string& name,
+                                     const torch::Tensor& number, torch::Device device, const char* hint) {
+  if (!number.defined()) return Fault{fmt::format("the outcome has no {}{}", what, name), hint};
   if (number.dim() != 0) {
-    return Fault{fmt::format("the outcome's {} has the shape [{}] instead of []", name,
+    return Fault{fmt::format("the outcome's {}{} has the shape [{}] instead of []", what, name,
                              fmt::join(number.sizes(), ", ")),
                  hint};
   }
   if (number.device() == device) return std::nullopt;
-  return Fault{
-      fmt::format("the outcome's {} is on {}, the rows on {}", name, number.device().str(), device.str()),
-      "compute it from the module's parameters and the rows, which are on one device"};
+  return Fault{fmt::format("the outcome's {}{} is on {}, the rows on {}", what, name, number.device().str(),
+                           device.str()),
+               "compute it from the module's parameters and the rows, which are on one device"};
 }
 
-std::optional<Fault> fault_of(const Outcome& outcome, torch::Device device, bool trains) {
-  if (auto fault = fault_of_number("loss", outcome.loss, device, kLossHint)) return fault;
-  if (!outcome.loss.is_floating_point()) {
-    return Fault{fmt::format("the outcome's loss is {} instead of floating point",
-                             toString(outcome.loss.scalar_type())),
-                 kLossHint};
+std::optional<Fault> fault_of_loss(const torch::Tensor& loss, torch::Device device, bool trains) {
+  static const std::string kName = "loss";
+  if (auto fault = fault_of_number("", kName, loss, device, kLossHint)) return fault;
+  if (!loss.is_floating_point()) {
+    return Fault{
+        fmt::format("the outcome's loss is {} instead of floating point", toString(loss.scalar_type())),
+        kLossHint};
   }
-  if (trains && !outcome.loss.requires_grad()) {
+  if (trains && !loss.requires_grad()) {
     return Fault{"the outcome's loss requires no gradient",
                  "compute it from the module's parameters, without detach(), item() or a NoGradGuard"};
   }
-  if (auto fault = fault_of_number("top1", outcome.top1, device, kCountHint)) return fault;
-  return fault_of_number("top5", outcome.top5, device, kCountHint);
+  return std::nullopt;
+}
+
+std::optional<Fault> fault_of_metric(const Metric& metric, const MetricKind& kind, torch::Device device) {
+  if (auto fault = fault_of_number("", kind.name, metric.sum, device, kMetricHint)) return fault;
+  const bool counts = kind.type == MetricType::kCount;
+  const auto type = metric.sum.scalar_type();
+  if (counts ? !at::isIntegralType(type, /*includeBool=*/false) : !metric.sum.is_floating_point()) {
+    return Fault{fmt::format("the outcome's {} is {}, the model declares {}", kind.name, toString(type),
+                             counts ? "a count" : "a mean"),
+                 "a count's sum is an integer such as int64, any other floating point"};
+  }
+  if (kind.own_weight) return fault_of_number("weight of ", kind.name, metric.weight, device, kMetricHint);
+  if (!metric.weight.defined()) return std::nullopt;
+  return Fault{fmt::format("the outcome has a weight of {}, the model declares none", kind.name),
+               "declare the metric with own_weight"};
+}
+
+std::string names_of(const std::vector<MetricKind>& metrics) {
+  std::vector<std::string> names;
+  for (const auto& kind : metrics) names.push_back(kind.name);
+  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::optional<Fault> fault_of(const Outcome& outcome, const std::vector<MetricKind>& metrics,
+                              torch::Device device, bool trains) {
+  if (auto fault = fault_of_loss(outcome.loss, device, trains)) return fault;
+  if (outcome.metrics.size() != metrics.size()) {
+    return Fault{fmt::format("the outcome has {} metrics, the model declares {}", outcome.metrics.size(),
+                             names_of(metrics)),
+                 "give the model's metrics, in its order"};
+  }
+  for (size_t i = 0; i < metrics.size(); ++i) {
+    if (auto fault = fault_of_metric(outcome.metrics[i], metrics[i], device)) return fault;
+  }
+  return std::nullopt;
+}
+
+// How many rows a tensor that has not as many as it should does have.
+std::string rows_text(const torch::Tensor& tensor) {
+  if (!tensor.defined()) return "none";
+  return tensor.dim() == 0 ? "one number" : std::to_string(tensor.size(0));
+}
+
+bool fits(const torch::Tensor& tensor, const TensorSpec& spec) {
+  const auto sizes = tensor.sizes().slice(1);
+  if (tensor.scalar_type() != spec.dtype || sizes.size() != spec.row_shape.size()) return false;
+  return std::equal(sizes.begin(), sizes.end(), spec.row_shape.begin(),
+                    [](int64_t size, int64_t wanted) { return wanted < 0 || size == wanted; });
 }
 
 }  // namespace
@@ -94,22 +143,56 @@ void rethrow_at(const std::string& place) try { throw; } catch (const DataError&
   std::throw_with_nested(FailedError(fmt::format("{}: {}", place, trimmed(words)), hint_of(words)));
 }
 
-void require_rows(const Inputs& inputs, int64_t rows, const std::function<std::string()>& place) {
-  for (const auto& [name, tensor] : {std::pair("X", &inputs.X), std::pair("y", &inputs.y)}) {
-    if (tensor->defined() && tensor->dim() > 0 && tensor->size(0) == rows) continue;
-    const auto given = !tensor->defined()   ? std::string("none")
-                       : tensor->dim() == 0 ? std::string("one number")
-                                            : std::to_string(tensor->size(0));
-    throw UsageError(
-        fmt::format("{}: the source was asked for {} rows, and gave {} in {}", place(), rows, given, name),
-        "gather() writes each of the rows into X and y, in their order");
+void require_rows(const Batch& batch, const BatchSpec& spec, int64_t rows,
+                  const std::function<std::string()>& place) {
+  const auto refuse = [&](const std::string& what) {
+    throw UsageError(fmt::format("{}: {}", place(), what),
+                     "gather() writes each of the rows into the tensors of spec(), in their order");
+  };
+  if (batch.size() != spec.size()) {
+    refuse(fmt::format("the source gave {} tensors, its spec has {}", batch.size(), spec.size()));
+  }
+  for (size_t i = 0; i < spec.size(); ++i) {
+    const auto& tensor = batch[i];
+    if (!tensor.defined() || tensor.dim() == 0 || tensor.size(0) != rows) {
+      refuse(fmt::format("the source was asked for {} rows, and gave {} in {}", rows, rows_text(tensor),
+                         spec[i].name));
+    }
+    if (!fits(tensor, spec[i])) {
+      refuse(fmt::format("the source gave {} as {} [{}], its spec has {}", spec[i].name,
+                         toString(tensor.scalar_type()), fmt::join(tensor.sizes(), ", "),
+                         to_string(spec[i])));
+    }
   }
 }
 
-void require_usable(const Outcome& outcome, torch::Device device, bool trains,
-                    const std::function<std::string()>& place) {
-  const auto fault = fault_of(outcome, device, trains);
+void require_alike(const BatchSpec& training, const BatchSpec& test) {
+  if (alike(training, test)) return;
+  const auto text = [](const BatchSpec& spec) {
+    std::vector<std::string> tensors;
+    for (const auto& tensor : spec) tensors.push_back(to_string(tensor));
+    return fmt::format("{}", fmt::join(tensors, ", "));
+  };
+  throw UsageError(fmt::format("the training set gives {}, the test set {}", text(training), text(test)),
+                   "one loss takes both: give the same names, types and roles");
+}
+
+void require_usable(const Outcome& outcome, const std::vector<MetricKind>& metrics, torch::Device device,
+                    bool trains, const std::function<std::string()>& place) {
+  const auto fault = fault_of(outcome, metrics, device, trains);
   if (fault) throw UsageError(fmt::format("{}: {}", place(), fault->what), fault->hint);
+}
+
+void require_usable_weight(const torch::Tensor& weight, torch::Device device,
+                           const std::function<std::string()>& place) {
+  const bool usable =
+      weight.defined() && weight.dim() == 0 && weight.device() == device && !weight.is_complex();
+  if (usable) return;
+  const auto given = weight.defined() ? fmt::format("{} [{}] on {}", toString(weight.scalar_type()),
+                                                    fmt::join(weight.sizes(), ", "), weight.device().str())
+                                      : std::string("undefined");
+  throw UsageError(fmt::format("{}: the weight of the rows is {}", place(), given),
+                   "a weight is one number for all rows, such as a sum(), on their device");
 }
 
 }  // namespace lockstep

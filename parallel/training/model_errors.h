@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include <lockstep/support/types.h>
 
@@ -16,14 +17,22 @@ namespace lockstep {
 // a GPU. All others are thrown as FailedError, with the exception itself nested (std::rethrow_if_nested).
 [[noreturn]] void rethrow_at(const std::string& place);
 
-// Throws UsageError, with its place, for inputs that are not as many rows as the source was asked for: the
-// loss would be divided by a wrong number.
-void require_rows(const Inputs& inputs, int64_t rows, const std::function<std::string()>& place);
+// Throws UsageError, with its place, for a batch that is not what the source has said, or not as many rows as
+// it was asked for: the loss would be divided by a wrong number.
+void require_rows(const Batch& batch, const BatchSpec& spec, int64_t rows,
+                  const std::function<std::string()>& place);
+
+// Throws UsageError unless the training and the test set give the same tensors: one loss takes both.
+void require_alike(const BatchSpec& training, const BatchSpec& test);
 
 // Throws UsageError, with its place, for an outcome that does not have what types.h says: numbers on this
-// device and, if the model trains, a loss that requires a gradient. Looks at no values: a GPU is not waited
-// for.
-void require_usable(const Outcome& outcome, torch::Device device, bool trains,
-                    const std::function<std::string()>& place);
+// device, the metrics that the model declares and, if the model trains, a loss that requires a gradient.
+// Looks at no values: a GPU is not waited for.
+void require_usable(const Outcome& outcome, const std::vector<MetricKind>& metrics, torch::Device device,
+                    bool trains, const std::function<std::string()>& place);
+
+// The same for the weight of a batch's rows.
+void require_usable_weight(const torch::Tensor& weight, torch::Device device,
+                           const std::function<std::string()>& place);
 
 }  // namespace lockstep

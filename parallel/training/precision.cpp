@@ -19,8 +19,11 @@ torch::ScalarType converted_type(torch::ScalarType given, torch::ScalarType floa
   return at::isFloatingType(given) ? floating : given;
 }
 
-torch::Tensor in_precision(const torch::Tensor& X, Precision precision) {
-  return X.to(converted_type(X.scalar_type(), dtype_of(precision)));
+Batch in_precision(const Batch& rows, Precision precision) {
+  return rows.converted([&](const torch::Tensor& tensor, const TensorSpec& spec) {
+    if (spec.role == Role::kTarget) return tensor;
+    return tensor.to(converted_type(tensor.scalar_type(), dtype_of(precision)));
+  });
 }
 
 void check_precision(Precision precision, std::span<const torch::Device> devices) {

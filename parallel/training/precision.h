@@ -5,6 +5,7 @@
 
 #include <span>
 
+#include <lockstep/support/batch.h>
 #include <lockstep/support/choices.h>
 
 namespace lockstep {
@@ -28,8 +29,9 @@ torch::ScalarType dtype_of(Precision precision);
 // and complex numbers follow it. Integers, such as token ids and counters, and bools stay as they are.
 torch::ScalarType converted_type(torch::ScalarType given, torch::ScalarType floating);
 
-// X in the type of this precision; X itself if it has that type.
-torch::Tensor in_precision(const torch::Tensor& X, Precision precision);
+// The rows with their inputs in the type of this precision. Targets, and inputs that have it, are the same
+// tensors.
+Batch in_precision(const Batch& rows, Precision precision);
 
 // Throws UsageError for kTf32 if none of these devices is a GPU.
 void check_precision(Precision precision, std::span<const torch::Device> devices);

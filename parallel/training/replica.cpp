@@ -11,8 +11,8 @@
 #include <lockstep/parallel/optimizer/gradient_norm.h>
 #include <lockstep/parallel/timing/trace.h>
 #include <lockstep/parallel/training/model_errors.h>
+#include <lockstep/parallel/training/outcome_sums.h>
 #include <lockstep/parallel/training/replica_models.h>
-#include <lockstep/support/classification.h>
 #include <lockstep/support/cuda/stream.h>
 #include <lockstep/support/row_numbers.h>
 
@@ -23,6 +23,7 @@ Replica::Replica(const Model& model, Endpoint& endpoint, std::shared_ptr<const B
       model_(model),
       endpoint_(endpoint),
       source_(std::move(source)),
+      batches_(std::make_shared<const BatchSpec>(source_->spec())),
       sync_(endpoint, options.sync, options.trace),
       optimizer_(make_optimizer(options.optimizer, endpoint.device())),
       captured_(capture_options(statistics != nullptr), captured_parts()) {
@@ -36,7 +37,7 @@ Replica::Replica(const Model& model, Endpoint& endpoint, std::shared_ptr<const B
   if (statistics) norm_sync_.emplace(*model_.module, *statistics, options.trace);
   hold_parameters();
   const auto on_device = torch::TensorOptions(torch::kFloat64).device(device);
-  sums_ = torch::zeros({4}, on_device);
+  sums_ = torch::zeros({sum_count(model_) + 1}, on_device);
   number_ = torch::zeros({}, on_device);
   never_ = torch::full({}, std::numeric_limits<double>::infinity(), on_device);
   reset_sums();
@@ -47,6 +48,7 @@ CaptureOptions Replica::capture_options(bool exchanges_statistics) const {
   const bool each_step_is_watched = options_.invariant || options_.wait_for_device || options_.trace;
   const bool counts_on_host = static_cast<bool>(options_.optimizer.factory);
   return {.device = endpoint_.device(),
+          .batches = batches_,
           .mode = each_step_is_watched || counts_on_host || exchanges_statistics ? CudaGraph::kOff
                                                                                  : options_.cuda_graph,
           .alone = alone(),
@@ -54,11 +56,14 @@ CaptureOptions Replica::capture_options(bool exchanges_statistics) const {
 }
 
 StepParts Replica::captured_parts() {
-  return {.compute =
-              [this](StepShape& shape) {
+  const bool gather_is_captured = captures_gather();
+  return {.gather = gather_is_captured ? std::function<void(StepShape&)>()
+                                       : [this](StepShape& shape) { gather_in_place(shape); },
+          .compute =
+              [this, gather_is_captured](StepShape& shape) {
                 const auto no_sync =
                     sync_.no_sync();  // a replay runs no hooks: sync_.allreduce_all() follows it
-                gather(shape);
+                if (gather_is_captured) gather(shape);
                 forward_backward(shape);
                 if (alone()) update();
               },
@@ -158,6 +163,7 @@ void Replica::prepare(const ReplicaStep& step, StepShape& shape) {
   for (size_t m = 0; m < shape.rows.size(); ++m) {
     upload_rows(step.micro_batches[m], source_->size(), endpoint_.device(), shape.rows[m]);
   }
+  shape.epoch = step.epoch;
   optimizer_->set_lr(step.lr);
   if (step.number != next_number_) number_.fill_(static_cast<double>(step.number));
   next_number_ = step.number;
@@ -188,10 +194,42 @@ void Replica::gather(StepShape& shape) {
   for (size_t m = 0; m < shape.inputs.size(); ++m) {
     std::optional<ReplicaRandom> random;
     if (micro_shards_) random.emplace(generators_[m]);
-    source_->gather(shape.rows[m], shape.inputs[m]);
-    require_rows(shape.inputs[m], shape.rows[m].numel(), [this] { return place(); });
+    source_->gather(shape.rows[m], shape.epoch, shape.inputs[m]);
+    require_rows(shape.inputs[m], *batches_, shape.rows[m].numel(), [this] { return place(); });
   }
+  if (model_.weight) weigh(shape);
   wait_for_device();
+}
+
+// A collective, unless this replica is the only one. Before the first backward pass, so that no gradient is
+// scaled afterwards.
+void Replica::weigh(StepShape& shape) {
+  const torch::NoGradGuard no_grad;
+  const auto count = static_cast<int64_t>(shape.inputs.size());
+  if (!shape.weights.defined()) {
+    shape.weights = torch::zeros({count + 1}, torch::dtype(torch::kFloat64).device(endpoint_.device()));
+  }
+  for (size_t m = 0; m < shape.inputs.size(); ++m) {
+    if (shape.inputs[m].rows() == 0) continue;  // 0 from the start
+    const auto weight = model_.weight(shape.inputs[m]);
+    require_usable_weight(weight, endpoint_.device(), [this] { return place(); });
+    shape.weights[static_cast<int64_t>(m)].copy_(weight);
+  }
+  auto sum = shape.weights.narrow(0, 0, count).sum();
+  if (endpoint_.world_size() > 1) endpoint_.allreduce_sum(sum).wait();
+  shape.weights[count].copy_(sum);
+}
+
+// Into the memory that a captured step reads, also from a source that makes new tensors.
+void Replica::gather_in_place(StepShape& shape) {
+  const auto held = shape.inputs;
+  gather(shape);
+  for (size_t m = 0; m < held.size(); ++m) {
+    for (size_t i = 0; i < held[m].size(); ++i) {
+      if (!held[m][i].is_same(shape.inputs[m][i])) held[m][i].copy_(shape.inputs[m][i]);
+    }
+  }
+  shape.inputs = held;
 }
 
 // The model's code runs here. If it gives a parameter other memory, torch may throw first.
@@ -199,14 +237,14 @@ void Replica::forward_backward(const StepShape& shape) try {
   for (size_t m = 0; m < shape.inputs.size(); ++m) {
     std::optional<GradientSync::NoSync> no_sync;  // the last micro-batch completes the gradients
     if (micro_shards_ || m + 1 < shape.inputs.size()) no_sync.emplace(sync_);
-    const bool has_rows = shape.inputs[m].y.size(0) > 0;
+    const bool has_rows = shape.inputs[m].rows() > 0;
     // Without rows there is nothing to compute, unless the other replicas wait for the statistics of zero
     // rows.
     const bool computes = has_rows || norm_sync_;
     std::optional<ReplicaRandom> random;
     if (micro_shards_) random.emplace(generators_[m]);
     if (micro_shards_) micro_shards_->begin();
-    if (computes) forward_backward(shape.inputs[m], shape.batch_rows);
+    if (computes) forward_backward(shape, m);
     if (micro_shards_) micro_shards_->end(has_rows);
   }
   require_held_parameters();
@@ -217,18 +255,22 @@ void Replica::forward_backward(const StepShape& shape) try {
 }
 
 // One micro-batch: adds its share of the gradient of the global batch's mean loss.
-void Replica::forward_backward(const Inputs& inputs, int64_t batch_rows) {
+void Replica::forward_backward(const StepShape& shape, size_t micro_batch) {
   Outcome outcome;
   {
     const auto in_trace = span("forward");
     const AutocastGuard autocast(options_.precision, endpoint_.device());
-    outcome = model_.loss_sum({.X = in_precision(inputs.X, options_.precision), .y = inputs.y});
-    require_usable(outcome, endpoint_.device(), /*trains=*/true, [this] { return place(); });
+    outcome = model_.loss_sum(in_precision(shape.inputs[micro_batch], options_.precision));
+    require_usable(outcome, model_.metrics, endpoint_.device(), /*trains=*/true, [this] { return place(); });
   }
   const auto in_trace = span("backward");
   sync_.restore_views();  // the user may have called zero_grad(), which drops them
-  (outcome.loss / batch_rows).backward();
-  add_to_sums(outcome);
+  if (!model_.weight) {
+    (outcome.loss / shape.batch_rows).backward();
+    return add_to_sums(outcome, {});
+  }
+  (outcome.loss / shape.weights[-1]).backward();
+  add_to_sums(outcome, shape.weights[static_cast<int64_t>(micro_batch)]);
 }
 
 void Replica::sync_gradients(const StepShape& shape) {
@@ -254,19 +296,19 @@ void Replica::update() {
   wait_for_device();
 }
 
-void Replica::add_to_sums(const Outcome& outcome) {
+void Replica::add_to_sums(const Outcome& outcome, const torch::Tensor& weight) {
   const torch::NoGradGuard no_grad;
-  const auto sums = sums_of(outcome);  // (3)
+  const auto sums = sums_of(outcome, weight);
   const auto bad = torch::where(torch::isfinite(sums[0]), never_, number_);
-  sums_.narrow(0, 0, 3).add_(sums);
-  auto first_bad = sums_[3];
+  sums_.narrow(0, 0, sums.numel()).add_(sums);
+  auto first_bad = sums_[-1];
   torch::minimum_out(first_bad, first_bad, bad);
 }
 
 // In place: captured steps write to this memory.
 void Replica::reset_sums() {
   sums_.zero_();
-  sums_[3].copy_(never_);
+  sums_[-1].copy_(never_);
 }
 
 // Ends a phase on a GPU, too, so that its time and the shares of auto_split are right.

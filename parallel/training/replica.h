@@ -38,6 +38,7 @@ struct ReplicaStep {
   std::vector<std::span<const int64_t>> micro_batches;
   int64_t batch_rows = 0;  // of the global batch
   double lr = 0;
+  int64_t epoch = 0;   // as BatchSource::gather() takes it
   int64_t number = 0;  // of the step, from 0
   uint64_t seed = 0;   // of the numbers that the step draws
 };
@@ -59,8 +60,8 @@ class Replica {
   // of the model and the data as model_errors.h says, and as require_held_parameters() does.
   StepTimestamps step(const ReplicaStep& step);
 
-  // (4) double on the device, since the last reset: {sum of losses, top-1, top-5, number of the first step
-  // whose loss was NaN or infinite, or infinity}.
+  // (sum_count + 1) double on the device, since the last reset: the sums of the outcomes (outcome_sums.h),
+  // and the number of the first step whose loss was NaN or infinite, or infinity.
   const torch::Tensor& sums() const { return sums_; }
   void reset_sums();
 
@@ -102,13 +103,19 @@ class Replica {
   StepTimestamps compute(StepShape& shape);
   StepTimestamps step_eagerly(StepShape& shape);
   void gather(StepShape& shape);
+  void gather_in_place(StepShape& shape);
   void forward_backward(const StepShape& shape);
-  void forward_backward(const Inputs& inputs, int64_t batch_rows);
+  void weigh(StepShape& shape);
+  void forward_backward(const StepShape& shape, size_t micro_batch);
   void sync_gradients(const StepShape& shape);
   void update();
-  void add_to_sums(const Outcome& outcome);
+  void add_to_sums(const Outcome& outcome, const torch::Tensor& weight);
   void wait_for_device() const;
   void bound_queue();
+  // Returns true if rows are gathered in a captured step, which no collective can interrupt.
+  bool captures_gather() const {
+    return source_->can_be_captured() && (!model_.weight || endpoint_.world_size() == 1);
+  }
   // Returns true if nothing happens to the gradients between backward and update.
   bool alone() const { return endpoint_.world_size() == 1 && !options_.sync.hook; }
 
@@ -116,6 +123,7 @@ class Replica {
   const Model model_;
   Endpoint& endpoint_;
   const std::shared_ptr<const BatchSource> source_;
+  const std::shared_ptr<const BatchSpec> batches_;  // what it gives
   GradientSync sync_;
   std::optional<BatchNormSync> norm_sync_;
   FlatTensors params_;                    // all that are trained

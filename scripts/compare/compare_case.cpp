@@ -42,8 +42,8 @@
 #include <lockstep/parallel/process_group.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/parallel/world/world.h>
-#include <lockstep/support/classification.h>
 #include <lockstep/support/kernels.h>
+#include <lockstep/support/model_factory.h>
 #include <lockstep/support/stopwatch.h>
 
 namespace lockstep {

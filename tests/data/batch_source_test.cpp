@@ -36,36 +36,37 @@ torch::Tensor expected_X(const std::vector<int64_t>& rows) {
 }
 
 // Gathers as a replica does, by row numbers.
-void gather(const BatchSource& source, const std::vector<int64_t>& rows, Inputs& into,
+void gather(const BatchSource& source, const std::vector<int64_t>& rows, Batch& into,
             torch::Device device = torch::kCPU) {
+  if (into.size() == 0) into = Batch(std::make_shared<const BatchSpec>(source.spec()));
   torch::Tensor numbers;
   upload_rows(rows, source.size(), device, numbers);
-  source.gather(numbers, into);
+  source.gather(numbers, /*epoch=*/0, into);
 }
 
 void check_gather(torch::Device device) {
   const auto source = make_resident_source(counting_set(300), device);
   CHECK(source->size() == 300);
-  Inputs batch;
+  Batch batch;
   for (const std::vector<int64_t>& rows : {std::vector<int64_t>{0}, {299, 0, 17, 17, 255}, {}, {5, 6}}) {
     gather(*source, rows, batch, device);
     const auto n = static_cast<int64_t>(rows.size());
-    CHECK(batch.X.device() == device);
-    CHECK(batch.y.device() == device);
-    CHECK(batch.X.dtype() == torch::kFloat32);
-    CHECK(batch.y.dtype() == torch::kInt64);
-    CHECK(batch.X.sizes() == torch::IntArrayRef({n, 1, 28, 28}));
-    CHECK(batch.X.cpu().equal(expected_X(rows)));
-    CHECK(batch.y.cpu().equal(torch::tensor(rows, torch::kInt64) % 10));
+    CHECK(batch.input().device() == device);
+    CHECK(batch.target().device() == device);
+    CHECK(batch.input().dtype() == torch::kFloat32);
+    CHECK(batch.target().dtype() == torch::kInt64);
+    CHECK(batch.input().sizes() == torch::IntArrayRef({n, 1, 28, 28}));
+    CHECK(batch.input().cpu().equal(expected_X(rows)));
+    CHECK(batch.target().cpu().equal(torch::tensor(rows, torch::kInt64) % 10));
   }
 }
 
 // Compares all 256 pixel values with Python's, bit by bit.
 void check_pixel_values(torch::Device device) {
   const auto bits = lockstep::testing::reference("pixel_values.json");
-  Inputs batch;
+  Batch batch;
   gather(*make_resident_source(counting_set(1), device), {0}, batch, device);
-  const auto X = batch.X.cpu().flatten();
+  const auto X = batch.input().cpu().flatten();
   for (int64_t value = 0; value < 256; ++value) {
     INFO("pixel value " << value);
     CHECK(std::bit_cast<uint32_t>(X[value].item<float>()) == bits.at(value).get<uint32_t>());
@@ -90,12 +91,12 @@ TEST_CASE("ctest says where the reference files are: the build may have come fro
 TEST_CASE("gather writes into tensors that fit and replaces those that do not") {
   const auto source = make_resident_source(counting_set(20), torch::kCPU);
   const std::vector<int64_t> rows = {3, 1}, other_rows = {7, 9};
-  Inputs batch;
+  Batch batch;
   gather(*source, rows, batch);
-  const auto X = batch.X, y = batch.y;
+  const auto X = batch.input(), y = batch.target();
   gather(*source, other_rows, batch);
-  CHECK(batch.X.is_same(X));
-  CHECK(batch.y.is_same(y));
+  CHECK(batch.input().is_same(X));
+  CHECK(batch.target().is_same(y));
   CHECK(X.equal(expected_X(other_rows)));
 
   const auto in_double = torch::zeros({2, 1, 28, 28}, torch::kFloat64);
@@ -104,23 +105,23 @@ TEST_CASE("gather writes into tensors that fit and replaces those that do not") 
   for (const auto& unfit : {in_double, strided, larger}) {
     batch = {unfit, torch::zeros({2}, torch::kInt32)};
     gather(*source, rows, batch);
-    CHECK(batch.X.is_contiguous());
-    CHECK(batch.X.equal(expected_X(rows)));
-    CHECK(batch.y.equal(torch::tensor({3, 1}, torch::kInt64)));
+    CHECK(batch.input().is_contiguous());
+    CHECK(batch.input().equal(expected_X(rows)));
+    CHECK(batch.target().equal(torch::tensor({3, 1}, torch::kInt64)));
     CHECK(unfit.count_nonzero().item<int64_t>() == 0);
   }
 }
 
 TEST_CASE("a row number outside the set is an error with both values") {
   const auto source = make_resident_source(counting_set(20), torch::kCPU);
-  Inputs batch;
+  Batch batch;
   for (const int64_t row : {int64_t{-1}, int64_t{20}, int64_t{1} << 40}) {
     const std::vector<int64_t> rows = {0, 19, row};
     CHECK_THROWS_AS(gather(*source, rows, batch), DataError);
     CHECK_THROWS_WITH(gather(*source, rows, batch),
                       ContainsSubstring("row " + std::to_string(row)) && ContainsSubstring("0 to 19"));
   }
-  CHECK_FALSE(batch.X.defined());
+  CHECK_FALSE(batch.input().defined());
 }
 
 TEST_CASE("row numbers are written into a tensor that fits") {
@@ -139,9 +140,9 @@ TEST_CASE("a source on the host shares the images' memory") {
   const ImageSet set = counting_set(4);
   const auto source = make_resident_source(set, torch::kCPU);
   set.images[2].fill_(255);
-  Inputs batch;
+  Batch batch;
   gather(*source, {2}, batch);
-  CHECK(batch.X.equal(torch::ones({1, 1, 28, 28})));
+  CHECK(batch.input().equal(torch::ones({1, 1, 28, 28})));
 }
 
 TEST_CASE("several threads can gather from one source at once") {
@@ -151,11 +152,12 @@ TEST_CASE("several threads can gather from one source at once") {
   std::vector<std::thread> threads;
   for (int64_t thread = 0; thread < kThreads; ++thread) {
     threads.emplace_back([&, thread] {
-      Inputs batch;
+      Batch batch;
       for (int64_t round = 0; round < 50; ++round) {
         const std::vector<int64_t> rows = {thread, round, thread * 60 + round % 60, 255 - round};
         gather(*source, rows, batch);
-        if (!batch.X.equal(expected_X(rows)) || !batch.y.equal(torch::tensor(rows, torch::kInt64) % 10))
+        if (!batch.input().equal(expected_X(rows)) ||
+            !batch.target().equal(torch::tensor(rows, torch::kInt64) % 10))
           ++wrong;
       }
     });

@@ -16,11 +16,11 @@ TEST_CASE("each data set with a name has the rows that were asked for, in the sh
     for (const auto* rows : {&data.train, &data.test}) {
       const auto source = rows->sources(torch::kCPU);
       REQUIRE(source->size() == rows->rows);
-      Inputs batch;
-      source->gather(torch::arange(5), batch);
-      CHECK(batch.X[0].sizes().vec() == data.row_shape);
-      CHECK(batch.y.min().item<int64_t>() >= 0);
-      CHECK(batch.y.max().item<int64_t>() < data.classes);
+      Batch batch(std::make_shared<const BatchSpec>(source->spec()));
+      source->gather(torch::arange(5), /*epoch=*/0, batch);
+      CHECK(batch.input()[0].sizes().vec() == data.row_shape);
+      CHECK(batch.target().min().item<int64_t>() >= 0);
+      CHECK(batch.target().max().item<int64_t>() < data.classes);
     }
   }
 }

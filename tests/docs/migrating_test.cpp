@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include <lockstep/data/batch_order.h>
+#include <lockstep/data/resident_rows.h>
 #include <lockstep/data/safetensors.h>
 #include <lockstep/models/lenet.h>
 #include <lockstep/models/load_weights.h>
@@ -21,7 +22,7 @@
 #include <lockstep/parallel/train_batch.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/parallel/world/world.h>
-#include <lockstep/support/classification.h>
+#include <lockstep/support/model_factory.h>
 #include <lockstep/tests/support/compare.h>
 #include <lockstep/tests/support/temp_folder.h>
 
@@ -54,21 +55,9 @@ class NetImpl : public torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
-class PageRows : public lockstep::BatchSource {
- public:
-  PageRows(torch::Tensor X, torch::Tensor y) : X_(std::move(X)), y_(std::move(y)) {}
-  int64_t size() const override { return y_.size(0); }
-  void gather(const torch::Tensor& rows, lockstep::Inputs& into) const override {
-    into = {X_.index_select(0, rows), y_.index_select(0, rows)};
-  }
-
- private:
-  torch::Tensor X_, y_;
-};
-
 const std::vector<torch::Device> devices = {torch::kCPU, torch::kCPU};
 
-lockstep::Inputs page_rows(int64_t rows, int64_t first = 0) {
+lockstep::Batch page_rows(int64_t rows, int64_t first = 0) {
   const auto X = (torch::arange(rows * 6).add(first).mul(37).remainder(101) / 101).view({rows, 6});
   return {X, X.slice(1, 0, 3).argmax(1)};  // the class: which of the first three numbers is the largest
 }
@@ -87,7 +76,10 @@ void copy_into(const std::vector<torch::Tensor>& from, const std::vector<torch::
 }  // namespace
 
 TEST_CASE("a loop that called data_parallel trains on replicas as on the whole batch") {
-  const std::vector<lockstep::Inputs> batches = {page_rows(9), page_rows(10, 7), page_rows(1, 3)};
+  std::vector<std::pair<torch::Tensor, torch::Tensor>> batches;
+  for (const auto& rows : {page_rows(9), page_rows(10, 7), page_rows(1, 3)}) {
+    batches.emplace_back(rows.input(), rows.target());
+  }
   std::vector<torch::Tensor> initial;
   std::vector<std::vector<torch::Tensor>> trained(devices.size());
 
@@ -139,9 +131,7 @@ TEST_CASE("a program of torchrun becomes one with a Trainer") {
   const TempFolder folder;
   const auto path = folder / "net.safetensors";
   const auto rows = page_rows(100);
-  const auto data = [&](torch::Device device) {
-    return std::make_shared<PageRows>(rows.X.to(device), rows.y.to(device));
-  };
+  const auto data = lockstep::resident_rows(rows);
   constexpr size_t kBatch = 32;
   torch::manual_seed(0);
   double accuracy = 0;
@@ -153,11 +143,11 @@ TEST_CASE("a program of torchrun becomes one with a Trainer") {
   options.replica.optimizer.momentum = .9;
   lockstep::Trainer trainer(lockstep::model_factory<NetImpl>(int64_t{64}), data, data, options);
   for (int64_t epoch = 0; epoch < 10; ++epoch) {
-    const auto order = lockstep::batch_order(/*seed=*/0, epoch, rows.y.size(0));
+    const auto order = lockstep::batch_order(/*seed=*/0, epoch, rows.rows());
     for (size_t begin = 0; begin < order.size(); begin += kBatch) {
       trainer.step(std::span(order).subspan(begin, std::min(kBatch, order.size() - begin)));
     }
-    accuracy = trainer.evaluate().accuracy();  // over all processes
+    accuracy = trainer.evaluate()["top1"];  // over all processes
   }
   const auto weights = trainer.weights();
   if (trainer.first_rank() == 0) {
@@ -181,10 +171,12 @@ TEST_CASE("a program of torchrun becomes one with a Trainer") {
 }
 
 TEST_CASE("a loop of Python's DistributedDataParallel becomes one with GradientSync") {
-  const auto loss = [](Net& net, const lockstep::Inputs& rows) {
-    return F::cross_entropy(net(rows.X), rows.y, F::CrossEntropyFuncOptions().reduction(torch::kSum)) / 16;
+  const auto loss = [](Net& net, const lockstep::Batch& rows) {
+    return F::cross_entropy(net(rows.input()), rows.target(),
+                            F::CrossEntropyFuncOptions().reduction(torch::kSum)) /
+           16;
   };
-  const std::vector<lockstep::Inputs> micro_batches = {page_rows(4), page_rows(4, 5)};
+  const std::vector<lockstep::Batch> micro_batches = {page_rows(4), page_rows(4, 5)};
   const uint64_t seed = 0;
   std::vector<std::vector<torch::Tensor>> trained(devices.size());
 

@@ -36,12 +36,11 @@ class Network : public torch::nn::Module {
     steps_ = register_buffer("steps", torch::zeros({}, torch::kInt64));
   }
 
-  Outcome loss_sum(const Inputs& inputs) {
-    seen_.add_(inputs.X.sum());
+  Outcome loss_sum(const Batch& inputs) {
+    seen_.add_(inputs.input().sum());
     steps_.add_(1);
-    const auto found = inputs.X.flatten(1).slice(1, 0, 2).matmul(w_);
-    const auto none = torch::zeros({}, torch::kInt64);
-    return {(found - inputs.y).square().sum(), none, none};
+    const auto found = inputs.input().flatten(1).slice(1, 0, 2).matmul(w_);
+    return {(found - inputs.target()).square().sum()};
   }
 
  private:
@@ -57,7 +56,7 @@ std::unique_ptr<Trainer> make_trainer() {
   options.auto_split = true;
   const ModelFactory factory = [] {
     auto module = std::make_shared<Network>();
-    return Model{module, [module](const Inputs& inputs) { return module->loss_sum(inputs); }};
+    return Model{module, [module](const Batch& inputs) { return module->loss_sum(inputs); }};
   };
   const auto rows = testing::source(std::make_shared<testing::RowSource>(8));
   return std::make_unique<Trainer>(factory, rows, rows, options);

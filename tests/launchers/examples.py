@@ -1,6 +1,7 @@
-"""examples.py LAUNCHER PROGRAM OWN_LOOP OWN_MODEL OTHER...: the examples, as they are, alone and in two processes that
-lockstep launch or torchrun (with a Python that has torch) starts. Process 0 alone prints. own_model prints what it
-prints alone: the means and counts of all rows. So do the others, also on one replica."""
+"""examples.py LAUNCHER PROGRAM OWN_LOOP OWN_MODEL REGRESSION OTHER...: the examples, as they are, alone and in two
+processes that lockstep launch or torchrun (with a Python that has torch) starts. Process 0 alone prints. own_model and
+regression print what they print alone: the means and counts of all rows. So do the others, which also print the same
+on one replica."""
 
 import os
 import sys
@@ -33,10 +34,10 @@ def check_same(launcher, program, example):
             fail(f"{os.path.basename(example)} prints {how}\n{out}but on one replica\n{alone}")
 
 
-def examples(_, launcher, program, own_loop, own_model, *others):
-    own_loop, own_model = os.path.abspath(own_loop), os.path.abspath(own_model)
+def examples(_, launcher, program, *paths):
+    own_loop, own_model, regression, *others = (os.path.abspath(path) for path in paths)
     for example in others:
-        check_same(launcher, program, os.path.abspath(example))
+        check_same(launcher, program, example)
     out = Running([own_loop]).end()
     check_loop(out, 2)
     for _ in range(3):  # its replicas are threads of one process
@@ -44,10 +45,11 @@ def examples(_, launcher, program, own_loop, own_model, *others):
             fail(f"own_loop prints\n{again}but before\n{out}")
     for devices, replicas in (("cpu", 2), ("cpux2", 4))[:1 if launcher == "torchrun" else 2]:
         check_loop(in_two_processes(launcher, program, own_loop, devices), replicas)
-    alone, out = Running([own_model, "cpux2"]).end(), in_two_processes(launcher, program, own_model, "cpu")
-    once(alone, r"^accuracy .* on 2 replicas$")
-    if out != alone:
-        fail(f"own_model prints in two processes\n{out}but alone\n{alone}")
+    for example, result in ((own_model, "accuracy"), (regression, "rmse")):
+        alone, out = Running([example, "cpux2"]).end(), in_two_processes(launcher, program, example, "cpu")
+        once(alone, rf"^{result} .* on 2 replicas$")
+        if out != alone:
+            fail(f"{example} prints in two processes\n{out}but alone\n{alone}")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@
 #include <lockstep/parallel/replica_workers.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/parallel/world/world.h>
-#include <lockstep/support/classification.h>
+#include <lockstep/support/model_factory.h>
 
 namespace {
 

@@ -62,16 +62,17 @@ TEST_CASE("a model's loss is its network's cross entropy, summed over the rows")
   auto chosen = spec(name);
   chosen.dtype = torch::kFloat64;
   const auto model = make_model_factory(chosen)();
-  const Inputs rows{torch::rand({3, 1, 28, 28}, torch::kFloat64), torch::tensor({7, 0, 4})};
+  const Batch rows{torch::rand({3, 1, 28, 28}, torch::kFloat64), torch::tensor({7, 0, 4})};
   model.module->eval();
   auto* lenet = model.module->as<LeNetImpl>();
-  const auto logits = lenet ? lenet->forward(rows.X) : model.module->as<ResNet18Impl>()->forward(rows.X);
+  const auto logits =
+      lenet ? lenet->forward(rows.input()) : model.module->as<ResNet18Impl>()->forward(rows.input());
   REQUIRE(logits.scalar_type() == torch::kFloat64);
-  const auto of_class = logits.gather(1, rows.y.unsqueeze(1)).squeeze(1);
+  const auto of_class = logits.gather(1, rows.target().unsqueeze(1)).squeeze(1);
   const auto expected = (logits.exp().sum(1).log() - of_class).sum().item<double>();
   const auto outcome = model.loss_sum(rows);
   CHECK(outcome.loss.item<double>() == Approx(expected).epsilon(1e-12));
-  CHECK(outcome.top1.item<int64_t>() == logits.argmax(1).eq(rows.y).sum().item<int64_t>());
+  CHECK(outcome.metrics[0].sum.item<int64_t>() == logits.argmax(1).eq(rows.target()).sum().item<int64_t>());
   outcome.loss.backward();
   for (const auto& param : model.module->parameters()) CHECK(param.grad().defined());
 }

@@ -25,7 +25,7 @@ std::string sha256(const torch::Tensor& tensor) {
 }
 
 // The batch of lenet_step.json.
-Inputs step_batch(int64_t rows) {
+Batch step_batch(int64_t rows) {
   const auto i = torch::arange(rows * 28 * 28, torch::kFloat64);
   return {((i * 37).remainder(256) / 255).view({rows, 1, 28, 28}), torch::arange(rows).mul(3).remainder(10)};
 }
@@ -51,7 +51,7 @@ TEST_CASE("logits, loss, gradients and one update are those of Python's torch") 
   const auto batch = step_batch(rows);
   const LeNet net(python.at("seed").get<uint64_t>(), torch::kFloat64);
 
-  const auto logits = lenet(batch.X, net->parameters());
+  const auto logits = lenet(batch.input(), net->parameters());
   for (int64_t c = 0; c < 10; ++c)
     CHECK(logits[0][c].item<double>() ==
           Approx(python.at("logits_row0")[static_cast<size_t>(c)].get<double>()).epsilon(1e-10));
@@ -61,11 +61,12 @@ TEST_CASE("logits, loss, gradients and one update are those of Python's torch") 
   ReplicaWorkers workers(std::vector<torch::Device>(static_cast<size_t>(world), torch::kCPU), 1);
   std::vector<Params> params;
   for (int rank = 0; rank < world; ++rank) params.push_back(get_params(net->parameters(), torch::kCPU));
-  const auto sums = train_batch(batch.X, batch.y, params, lenet, python.at("lr").get<double>(), workers);
+  const auto sums =
+      train_batch(batch.input(), batch.target(), params, lenet, python.at("lr").get<double>(), workers);
   CHECK(torch::stack(sums).sum(0)[0].item<double>() ==
         Approx(python.at("loss_sum").get<double>()).epsilon(1e-12));
 
-  const auto gradients = torch_gradients(net->parameters(), batch.X, batch.y);
+  const auto gradients = torch_gradients(net->parameters(), batch.input(), batch.target());
   const auto names = net->named_parameters().keys();
   for (size_t i = 0; i < names.size(); ++i) {
     const auto& expected = python.at("params").at(names[i]);

@@ -6,7 +6,7 @@
 #include <lockstep/tests/catch.h>
 
 #include <lockstep/models/resnet18.h>
-#include <lockstep/support/classification.h>
+#include <lockstep/support/model_factory.h>
 #include <lockstep/tests/support/compare.h>
 
 namespace lockstep::testing {

@@ -60,10 +60,11 @@ TEST_CASE(
 }
 
 TEST_CASE("the factory passes the kernels on") {
-  const Inputs rows{torch::arange(2 * 14 * 14).view({2, 1, 14, 14}) / 392., torch::arange(2)};
+  const Batch rows{(torch::arange(2 * 14 * 14).view({2, 1, 14, 14}) / 392.).to(torch::kFloat32),
+                   torch::arange(2)};
   for (const auto kernels : {Kernels::kAuto, Kernels::kTorch}) {
     const auto model = make_model_factory({.name = "resnet18", .kernels = kernels})();
-    model.loss_sum({rows.X.to(torch::kFloat32), rows.y}).loss.backward();
+    model.loss_sum(rows).loss.backward();
     // Only torch's own layers give the bias before a batch normalisation a gradient.
     CHECK(model.module->named_parameters()["0.bias"].grad().defined() == (kernels == Kernels::kTorch));
   }

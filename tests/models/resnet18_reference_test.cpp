@@ -8,7 +8,7 @@
 
 #include <lockstep/models/costs.h>
 #include <lockstep/models/resnet18.h>
-#include <lockstep/support/classification.h>
+#include <lockstep/support/model_factory.h>
 #include <lockstep/tests/models/resnet18_cases.h>
 #include <lockstep/tests/support/compare.h>
 #include <lockstep/tests/support/reference.h>
@@ -20,7 +20,7 @@ using nlohmann::json;
 namespace {
 
 // The batches of resnet18_step.json.
-Inputs reference_batch(torch::IntArrayRef shape, int64_t classes) {
+Batch reference_batch(torch::IntArrayRef shape, int64_t classes) {
   const auto i = torch::arange(c10::multiply_integers(shape), torch::kFloat64);
   return {((i * 37).remainder(256) / 255).view(shape), torch::arange(shape[0]).mul(3).remainder(classes)};
 }
@@ -111,10 +111,10 @@ TEST_CASE("one step of training and an evaluation are those of Python's torch") 
   const auto rows = python.at("rows").get<int64_t>();
   const auto batch = reference_batch({rows, 1, 28, 28}, 10);
 
-  const auto logits = net->forward(batch.X);
+  const auto logits = net->forward(batch.input());
   const auto expected_logits = values(python.at("logits")).view({rows, 10});
   CHECK(max_abs(logits - expected_logits) <= 1e-10 * max_abs(expected_logits));
-  const auto loss = classification_outcome(logits, batch.y).loss;
+  const auto loss = classification_outcome(logits, batch.target()).loss;
   CHECK(loss.item<double>() == Approx(python.at("loss_sum").get<double>()).epsilon(1e-12));
   (loss / rows).backward();
   check_gradients(*net, python.at("parameters"), /*batch_norm=*/true);
@@ -141,7 +141,7 @@ TEST_CASE("one step of training and an evaluation are those of Python's torch") 
   }
   net->eval();
   const auto expected = values(python.at("evaluated")).view({rows, 10});
-  CHECK(max_abs(net->forward(batch.X) - expected) <= 1e-9 * max_abs(expected));
+  CHECK(max_abs(net->forward(batch.input()) - expected) <= 1e-9 * max_abs(expected));
   CHECK(max_abs(logits - expected) > 1e-3 * max_abs(expected));  // the step changed something
 }
 
@@ -161,10 +161,10 @@ TEST_CASE("without batch normalisation, with other sizes, it is Python's network
 
   const auto batch =
       reference_batch({number("rows"), options.channels, number("height"), number("width")}, options.classes);
-  const auto logits = net->forward(batch.X);
+  const auto logits = net->forward(batch.input());
   const auto expected = values(python.at("logits")).view({number("rows"), options.classes});
   CHECK(max_abs(logits - expected) <= 1e-12 * max_abs(expected));
-  const auto loss = classification_outcome(logits, batch.y).loss;
+  const auto loss = classification_outcome(logits, batch.target()).loss;
   CHECK(loss.item<double>() == Approx(python.at("loss_sum").get<double>()).epsilon(1e-12));
   (loss / number("rows")).backward();
   check_gradients(*net, python.at("parameters"), /*batch_norm=*/false);

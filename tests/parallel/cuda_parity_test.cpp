@@ -10,7 +10,7 @@
 #include <lockstep/models/resnet18.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/trainer.h>
-#include <lockstep/support/classification.h>
+#include <lockstep/support/model_factory.h>
 #include <lockstep/support/row_numbers.h>
 #include <lockstep/tests/parallel/collectives/collectives.h>
 #include <lockstep/tests/support/compare.h>
@@ -59,8 +59,9 @@ Weights exact_gradient(const ModelFactory& factory, const ImageSet& data, const 
   WholeBatch whole(factory, torch::optim::SGDOptions(.1));
   torch::Tensor numbers;
   upload_rows(rows, data.size(), torch::kCPU, numbers);
-  Inputs batch;
-  make_resident_source(data, torch::kCPU)->gather(numbers, batch);
+  const auto source = make_resident_source(data, torch::kCPU);
+  Batch batch(std::make_shared<const BatchSpec>(source->spec()));
+  source->gather(numbers, /*epoch=*/0, batch);
   const auto gradients = whole.step(batch);
   Weights exact;
   const auto parameters = whole.module().named_parameters();

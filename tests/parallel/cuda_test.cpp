@@ -9,6 +9,7 @@
 #include <lockstep/parallel/allreduce.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/get_params.h>
+#include <lockstep/parallel/split_batch.h>
 #include <lockstep/parallel/train_batch.h>
 #include <lockstep/tests/support/compare.h>
 #include <lockstep/tests/support/torch_lenet.h>
@@ -20,7 +21,7 @@ namespace {
 
 const torch::Device kGpu(torch::kCUDA, 0);
 
-Inputs make_batch(int64_t rows) {
+Batch make_batch(int64_t rows) {
   auto generator = at::detail::createCPUGenerator(5);
   return {torch::rand({rows, 1, 28, 28}, generator, torch::TensorOptions(torch::kFloat64)),
           torch::arange(rows).mul(7).remainder(10)};
@@ -75,10 +76,10 @@ TEST_CASE("replicas on a GPU take the same step as the whole batch and stay bit-
   const auto batch = make_batch(rows);
   ReplicaWorkers workers(devices, 1);
   auto params = replicas(devices);
-  train_batch(batch.X, batch.y, params, lenet, .2, workers);
+  train_batch(split_batch(batch, devices), params, lenet, .2, workers);
 
   const LeNet initial(0, torch::kFloat64);
-  const auto gradients = torch_gradients(initial->parameters(), batch.X, batch.y);
+  const auto gradients = torch_gradients(initial->parameters(), batch.input(), batch.target());
   for (size_t i = 0; i < gradients.size(); ++i) {
     INFO("parameter " << i);
     const double step = .2 / static_cast<double>(rows);

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <memory>
 
-#include <lockstep/support/classification.h>
+#include <lockstep/support/model_factory.h>
 #include <lockstep/tests/support/whole_batch.h>
 
 namespace lockstep::testing {
@@ -41,9 +41,10 @@ class NoisyRows : public BatchSource {
  public:
   explicit NoisyRows(int64_t rows) : rows_(rows) {}
   int64_t size() const override { return rows_.size(); }
-  void gather(const torch::Tensor& rows, Inputs& into) const override {
-    rows_.gather(rows, into);
-    into.X = into.X + .1 * torch::randn_like(into.X);
+  BatchSpec spec() const override { return rows_.spec(); }
+  void gather(const torch::Tensor& rows, int64_t epoch, Batch& into) const override {
+    rows_.gather(rows, epoch, into);
+    into[0] = into[0] + .1 * torch::randn_like(into[0]);
   }
 
  private:

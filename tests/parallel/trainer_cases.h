@@ -10,7 +10,7 @@
 #include <lockstep/models/lenet.h>
 #include <lockstep/models/resnet18.h>
 #include <lockstep/parallel/trainer.h>
-#include <lockstep/support/classification.h>
+#include <lockstep/support/model_factory.h>
 #include <lockstep/tests/catch.h>
 #include <lockstep/tests/support/mishap.h>
 #include <lockstep/tests/support/whole_batch.h>
@@ -41,14 +41,13 @@ inline Trainer make_trainer(const ModelFactory& factory, const TrainerOptions& o
 
 inline ModelFactory lenet_factory() { return model_factory<LeNetImpl>(uint64_t{0}, torch::kFloat32); }
 
-using Loss = std::function<Outcome(const Inputs&)>;
+using Loss = std::function<Outcome(const Batch&)>;
 
 // A LeNet whose outcomes are those of change(rows, the usual loss, number of the replica).
-inline ModelFactory lenet_with(
-    const std::function<Outcome(const Inputs&, const Loss&, int replica)>& change) {
+inline ModelFactory lenet_with(const std::function<Outcome(const Batch&, const Loss&, int replica)>& change) {
   return [change, built = std::make_shared<int>(0)] {
     auto model = lenet_factory()();
-    model.loss_sum = [change, loss = model.loss_sum, replica = (*built)++](const Inputs& rows) {
+    model.loss_sum = [change, loss = model.loss_sum, replica = (*built)++](const Batch& rows) {
       return change(rows, loss, replica);
     };
     return model;

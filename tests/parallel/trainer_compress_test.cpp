@@ -22,7 +22,7 @@ const std::vector<Layout> kSeveral = {{1, 1}, {2, 1}, {1, 1, 1, 1}};
 struct CompressedRun {
   std::vector<double> losses;                      // mean, [step]
   std::vector<std::vector<torch::Tensor>> params;  // [local replica]
-  Evaluation evaluation;
+  RowSums evaluation;
 };
 
 // Ten steps of 32 rows, the replicas compared after each.
@@ -67,7 +67,7 @@ TEST_CASE("compressed gradients train all replicas alike, and nearly as exact on
       }
       for (const auto& own : found) {
         CHECK(own.losses == found[0].losses);
-        check_same_evaluation(own.evaluation, found[0].evaluation);
+        check_same_sums(own.evaluation, found[0].evaluation);
         CHECK(own.evaluation.rows == 64);
         for (const auto& params : own.params) {
           for (size_t i = 0; i < params.size(); ++i) CHECK(params[i].equal(found[0].params[0][i]));
@@ -87,7 +87,7 @@ TEST_CASE("a gradient that does not fit into fp16 shows in the loss, and fits in
     const auto bad = in_processes({1, 1}, options, [](int, const TrainerOptions& own) {
       const ModelFactory large = [] {
         auto model = two_layers()();
-        model.loss_sum = [loss_sum = model.loss_sum](const Inputs& rows) {
+        model.loss_sum = [loss_sum = model.loss_sum](const Batch& rows) {
           auto outcome = loss_sum(rows);
           outcome.loss = outcome.loss * 1e8;
           return outcome;

@@ -18,7 +18,7 @@ namespace {
 Trainer waiting_trainer(std::latch& open) {
   auto options = options_for(2);
   options.in_flight = 2;
-  return make_trainer(lenet_with([&open](const Inputs& rows, const Loss& loss, int) {
+  return make_trainer(lenet_with([&open](const Batch& rows, const Loss& loss, int) {
                         open.wait();
                         return loss(rows);
                       }),
@@ -37,7 +37,7 @@ TEST_CASE("with two steps in flight training gives the same sums and weights") {
     for (int round = 0; round < 3; ++round) {
       for (const auto& batch : kBatches) trainer.step(batch);
       losses.push_back(trainer.take_sums().loss);
-      losses.push_back(trainer.evaluate().loss_sum);
+      losses.push_back(trainer.evaluate().loss);
     }
     CHECK(trainer.steps_taken() == 15);
     trainer.step(kBatches[0]);
@@ -79,7 +79,7 @@ TEST_CASE(
   const auto before = thread_count();
   {
     const auto failing =
-        lenet_with([](const Inputs&, const Loss&, int) -> Outcome { throw Mishap("in flight"); });
+        lenet_with([](const Batch&, const Loss&, int) -> Outcome { throw Mishap("in flight"); });
     auto options = options_for(3);
     options.in_flight = 2;
     auto trainer = make_trainer(failing, options);

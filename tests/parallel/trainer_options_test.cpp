@@ -10,8 +10,8 @@
 #include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/parallel/timing/trace.h>
 #include <lockstep/parallel/trainer.h>
-#include <lockstep/support/classification.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/model_factory.h>
 #include <lockstep/tests/support/whole_batch.h>
 
 using namespace lockstep;

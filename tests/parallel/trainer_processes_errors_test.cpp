@@ -31,9 +31,9 @@ class PoisonedRows : public RowSource {
  public:
   PoisonedRows(int64_t rows, int64_t poisoned) : RowSource(rows), poisoned_(poisoned) {}
 
-  void gather(const torch::Tensor& rows, Inputs& into) const override {
-    RowSource::gather(rows, into);
-    into.X.masked_fill_(rows.eq(poisoned_).view({-1, 1, 1, 1}), std::numeric_limits<double>::quiet_NaN());
+  void gather(const torch::Tensor& rows, int64_t epoch, Batch& into) const override {
+    RowSource::gather(rows, epoch, into);
+    into[0].masked_fill_(rows.eq(poisoned_).view({-1, 1, 1, 1}), std::numeric_limits<double>::quiet_NaN());
   }
 
  private:
@@ -65,7 +65,7 @@ TEST_CASE("evaluation gives the same bits in every process and on any layout") {
   CHECK(alone.rows == rows);
   for (const auto& layout : kLayouts) {
     INFO(rows << " rows, " << text_of(layout));
-    for (const auto& found : in_processes(layout, {}, evaluated)) check_same_evaluation(found, alone);
+    for (const auto& found : in_processes(layout, {}, evaluated)) check_same_sums(found, alone);
   }
 }
 
@@ -82,7 +82,7 @@ TEST_CASE("processes with different models are refused, the same in each, with b
     return [count] {
       torch::nn::Sequential module;
       for (int64_t i = 0; i < count; ++i) module->push_back(torch::nn::Linear(2 + i, 3));
-      return Model{module.ptr(), [](const Inputs&) { return Outcome{}; }};
+      return Model{module.ptr(), [](const Batch&) { return Outcome{}; }};
     };
   };
   CHECK(error_of(layers(2), layers(1)) ==
@@ -190,7 +190,7 @@ TEST_CASE("a stopped evaluation is told to the other processes, and all can eval
   const int guilty = GENERATE(0, 1);
   struct Result {
     std::string error;
-    Evaluation before, after;
+    RowSums before, after;
   };
   const auto found = in_processes(layout, {}, [&](int process, const TrainerOptions& own) {
     const auto rows = source(std::make_shared<RowSource>(2560));  // ten blocks
@@ -218,7 +218,7 @@ TEST_CASE("a stopped evaluation is told to the other processes, and all can eval
       CHECK_THAT(own.error, ContainsSubstring("another process ended the evaluation after ") &&
                                 ContainsSubstring(" of 2560 rows"));
     }
-    check_same_evaluation(own.after, own.before);
+    check_same_sums(own.after, own.before);
   }
 }
 
@@ -228,7 +228,7 @@ TEST_CASE("a loss that is not finite is reported with its rank of the world, in 
       const auto rows = source(std::make_shared<PoisonedRows>(32, 31));
       Trainer trainer(two_layers(), rows, rows, own);
       trainer.step(first_rows(8));
-      trainer.step(Batch{0, 1, 2, 3, 31, 4, 5, 6});  // the third replica gets row 31
+      trainer.step(Rows{0, 1, 2, 3, 31, 4, 5, 6});  // the third replica gets row 31
       trainer.step(first_rows(8));
       return trainer.take_sums();
     });
@@ -273,7 +273,7 @@ TEST_CASE("a process whose replica fails throws its error, and ends the step of 
     if (process == 1) {
       factory = [&calls, plain = factory] {
         auto model = plain();
-        model.loss_sum = [&calls, loss = model.loss_sum](const Inputs& rows) {
+        model.loss_sum = [&calls, loss = model.loss_sum](const Batch& rows) {
           if (++calls == 2) throw Mishap("in the second step");
           return loss(rows);
         };

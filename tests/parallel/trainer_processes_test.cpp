@@ -8,7 +8,7 @@
 
 #include <lockstep/models/lenet.h>
 #include <lockstep/parallel/trainer.h>
-#include <lockstep/support/classification.h>
+#include <lockstep/support/model_factory.h>
 #include <lockstep/tests/parallel/trainer_cases.h>
 #include <lockstep/tests/parallel/training/layouts.h>
 #include <lockstep/tests/parallel/training/two_layers.h>
@@ -21,7 +21,7 @@ using namespace lockstep::testing;
 namespace {
 
 // Also some rows, but fewer than the four replicas.
-const std::vector<Batch> kAllBatches = [] {
+const std::vector<Rows> kAllBatches = [] {
   auto batches = kBatches;
   batches.push_back({2, 4, 8});
   return batches;
@@ -72,7 +72,7 @@ struct Trained {
   std::vector<Params> params;  // [local replica]
   std::vector<NamedTensor> weights;
   TrainSums first, rest;  // of the first step, and of the others
-  Evaluation evaluation;
+  RowSums evaluation;
 };
 
 Trained train(int, const TrainerOptions& options) {
@@ -154,14 +154,13 @@ TEST_CASE("replicas in several processes train as the whole batch on one device,
       // Before the first update all layouts compute the same numbers, and they are added in the same order.
       check_same_sums(own.first, in_one[0].first);
       check_same_sums(own.rest, found[0].rest);
-      CHECK(own.rest.top1 == in_one[0].rest.top1);
+      CHECK(own.rest["top1"] == in_one[0].rest["top1"]);
       CHECK(own.rest.rows == 5 + 1 + 16 + 7 + 3);
       CHECK(own.first.loss + own.rest.loss == Approx(expected.loss).epsilon(1e-9));
       CHECK_FALSE(own.rest.bad);
-      check_same_evaluation(own.evaluation, found[0].evaluation);
+      check_same_sums(own.evaluation, found[0].evaluation);
       CHECK(own.evaluation.rows == 600);
-      CHECK(own.evaluation.top1 == in_one[0].evaluation.top1);
-      CHECK(own.evaluation.top5 == in_one[0].evaluation.top5);
+      for (const auto* name : {"top1", "top5"}) CHECK(own.evaluation[name] == in_one[0].evaluation[name]);
     }
   }
 }
@@ -245,7 +244,7 @@ TEST_CASE("batch-norm statistics follow their policy over all processes") {
     const auto rows = source(std::make_shared<RowSource>(32));
     Trainer trainer(model_factory<NormedNet>(), rows, rows, own);
     trainer.step(first_rows(16));
-    trainer.step(Batch{31, 4, 15, 9, 26, 5, 3, 7, 2});  // shards of 3, 2, 2 and 2 rows
+    trainer.step(Rows{31, 4, 15, 9, 26, 5, 3, 7, 2});  // shards of 3, 2, 2 and 2 rows
     return trainer.weights(trainer.local_size() - 1);
   };
   const auto in_one = in_processes({4}, options, trained)[0];

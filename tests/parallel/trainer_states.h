@@ -20,7 +20,7 @@ inline constexpr int64_t kRows = 600;  // three blocks of an evaluation
 struct Result {
   std::vector<std::vector<NamedTensor>> replicas;  // [local]: parameters, and each replica's own buffers
   std::vector<TrainSums> sums;                     // of each step
-  Evaluation evaluation;
+  RowSums evaluation;
 };
 
 // Adds what the trainer has now: the tensors of each local replica, and an evaluation.

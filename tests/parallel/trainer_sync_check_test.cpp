@@ -10,7 +10,7 @@
 
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/parallel/training/sync_check.h>
-#include <lockstep/support/classification.h>
+#include <lockstep/support/model_factory.h>
 #include <lockstep/tests/parallel/batch_norm/normed_layers.h>
 #include <lockstep/tests/parallel/training/layouts.h>
 #include <lockstep/tests/parallel/training/two_layers.h>

@@ -9,8 +9,8 @@
 #include <string>
 
 #include <lockstep/parallel/trainer.h>
-#include <lockstep/support/classification.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/model_factory.h>
 #include <lockstep/tests/parallel/training/layouts.h>
 #include <lockstep/tests/parallel/training/two_layers.h>
 #include <lockstep/tests/support/compare.h>
@@ -42,11 +42,11 @@ class GatedImpl : public torch::nn::Module {
 };
 
 // Rows 1, 3, 5, 7 and 8 of a RowSource pass the gate; 0, 2, 4, 6 and 9 do not.
-const std::vector<Batch> kGatedBatches = {{0, 1, 2, 3, 4, 5, 6, 7},  // first reached
-                                          {0, 2, 4, 6, 1, 3, 5, 7},  // not by the first half
-                                          {0, 2, 4, 6, 9},           // by none
-                                          {8, 0, 2, 4, 6, 9},        // by the first row alone
-                                          {9, 2}};
+const std::vector<Rows> kGatedBatches = {{0, 1, 2, 3, 4, 5, 6, 7},  // first reached
+                                         {0, 2, 4, 6, 1, 3, 5, 7},  // not by the first half
+                                         {0, 2, 4, 6, 9},           // by none
+                                         {8, 0, 2, 4, 6, 9},        // by the first row alone
+                                         {9, 2}};
 
 TrainerOptions gated_options(SyncMode mode) {
   TrainerOptions options;
@@ -69,7 +69,7 @@ Params whole_batch_weights(bool to_none) {
   for (const auto& batch : kGatedBatches) {
     const auto inputs = rows.batch(batch);
     sgd.zero_grad(to_none);
-    (model.loss_sum({inputs.X.to(torch::kFloat64), inputs.y}).loss / inputs.y.size(0)).backward();
+    (model.loss_sum(in_precision(inputs, Precision::kFp64)).loss / inputs.rows()).backward();
     sgd.step();
   }
   return model.module->parameters();

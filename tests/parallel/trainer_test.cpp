@@ -109,7 +109,7 @@ TEST_CASE("take_sums() returns the sums since its last call") {
   CHECK(sums.rows == 21);
   CHECK(sums.loss / 21 ==
         Approx(std::log(10)).epsilon(.01));  // small initial weights: all classes equally likely
-  CHECK(sums.top5 >= sums.top1);
+  CHECK(sums["top5"] >= sums["top1"]);
   const auto none = trainer.take_sums();
   CHECK(none.rows == 0);
   CHECK(none.loss == 0);
@@ -119,22 +119,23 @@ TEST_CASE("evaluation counts the same rows on any number of replicas") {
   const int64_t rows = GENERATE(1, 255, 256, 600);
   const auto test = std::make_shared<RowSource>(rows);
   const auto model = lenet_factory()();
-  const auto logits = std::dynamic_pointer_cast<LeNetImpl>(model.module)->forward(test->all().X);
-  const auto right = (logits.argmax(1) == test->all().y).sum().item<int64_t>();
+  const auto logits = std::dynamic_pointer_cast<LeNetImpl>(model.module)->forward(test->all().input());
+  const auto right = (logits.argmax(1) == test->all().target()).sum().item<int64_t>();
   const auto order = logits.argsort(1, /*descending=*/true).slice(1, 0, 5);
-  const auto among_five = (order == test->all().y.unsqueeze(1)).any(1).sum().item<int64_t>();
-  const auto loss = torch::cross_entropy_loss(logits, test->all().y).item<double>();
+  const auto among_five = (order == test->all().target().unsqueeze(1)).any(1).sum().item<int64_t>();
+  const auto loss = torch::cross_entropy_loss(logits, test->all().target()).item<double>();
   double first_loss = 0;
   for (const int world : {1, 2, 3, 5}) {
     INFO(rows << " rows, " << world << " replicas");
     auto trainer = make_trainer(lenet_factory(), options_for(world), test);
     const auto result = trainer.evaluate();
     CHECK(result.rows == rows);
-    CHECK(result.top1 == right);
-    CHECK(result.top5 == among_five);
-    CHECK(result.loss() == Approx(loss).epsilon(1e-5));
-    if (world == 1) first_loss = result.loss_sum;
-    CHECK(result.loss_sum == first_loss);  // the same bits
+    CHECK(result.metrics.at(0).sum == static_cast<double>(right));
+    CHECK(result.metrics.at(1).sum == static_cast<double>(among_five));
+    CHECK(result["top1"] == static_cast<double>(right) / static_cast<double>(rows));
+    CHECK(result.mean_loss() == Approx(loss).epsilon(1e-5));
+    if (world == 1) first_loss = result.loss;
+    CHECK(result.loss == first_loss);  // the same bits
   }
 }
 
@@ -168,7 +169,7 @@ TEST_CASE("an exception of the progress callback ends the evaluation, and the tr
   CHECK(calls == 1);
   const auto& module = *trainer.model(world - 1).module;
   CHECK(module.is_training());
-  CHECK(trainer.evaluate().loss_sum == whole.loss_sum);
+  CHECK(trainer.evaluate().loss == whole.loss);
 }
 
 TEST_CASE("all replicas start from the first one's weights, and only its construction draws random numbers") {
@@ -224,7 +225,7 @@ TEST_CASE("an error in one replica ends the step on all, is thrown once, and lea
   const auto before = thread_count();
   {
     std::atomic<int> calls = 0;
-    const auto failing = lenet_with([&](const Inputs& rows, const Loss& loss, int replica) {
+    const auto failing = lenet_with([&](const Batch& rows, const Loss& loss, int replica) {
       if (replica == guilty && ++calls == 2) throw Mishap("in the second step");
       return loss(rows);
     });
@@ -242,7 +243,7 @@ TEST_CASE("an error in one replica ends the step on all, is thrown once, and lea
 
 TEST_CASE("a loss that is not finite is reported with its step and replica") {
   std::atomic<int> calls = 0;
-  const auto poisoned = lenet_with([&](const Inputs& rows, const Loss& loss, int replica) {
+  const auto poisoned = lenet_with([&](const Batch& rows, const Loss& loss, int replica) {
     auto outcome = loss(rows);
     if (replica == 1 && ++calls == 3) outcome.loss = outcome.loss * std::numeric_limits<double>::quiet_NaN();
     return outcome;

@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include <lockstep/parallel/training/precision.h>
 #include <lockstep/support/types.h>
 
 namespace lockstep::testing {
@@ -26,19 +27,21 @@ class RowSource : public BatchSource {
 
   int64_t size() const override { return X_.size(0); }
 
-  void gather(const torch::Tensor& rows, Inputs& into) const override {
+  BatchSpec spec() const override { return all().spec(); }
+
+  void gather(const torch::Tensor& rows, int64_t /*epoch*/, Batch& into) const override {
     const std::span numbers(rows.const_data_ptr<int64_t>(), static_cast<size_t>(rows.numel()));
     into = batch(numbers);
     const std::lock_guard lock(mutex_);
     for (const auto row : numbers) ++asked_[row];
   }
 
-  Inputs batch(std::span<const int64_t> rows) const {
+  Batch batch(std::span<const int64_t> rows) const {
     const auto index = torch::tensor(at::ArrayRef<int64_t>(rows.data(), rows.size()), torch::kInt64);
     return {X_.index_select(0, index), y_.index_select(0, index)};
   }
 
-  Inputs all() const { return {X_, y_}; }
+  Batch all() const { return {X_, y_}; }
 
   std::map<int64_t, int> asked() const {
     const std::lock_guard lock(mutex_);
@@ -64,10 +67,10 @@ class WholeBatch {
              options) {}
 
   // Returns the gradient of the mean loss over these rows.
-  Params step(const Inputs& rows) {
+  Params step(const Batch& rows) {
     sgd_.zero_grad();
-    const auto loss = model_.loss_sum({rows.X.to(torch::kFloat64), rows.y}).loss;
-    (loss / rows.y.size(0)).backward();
+    const auto loss = model_.loss_sum(in_precision(rows, Precision::kFp64)).loss;
+    (loss / rows.rows()).backward();
     loss_sum_ += loss.item<double>();
     Params gradients;
     for (const auto& param : model_.module->parameters()) gradients.push_back(param.grad().clone());

@@ -16,11 +16,11 @@ class DataParallel : public PartitionScheme {
   DataParallel(Mesh& mesh, const PartitionTask& task)
       : PartitionScheme(mesh),
         layers_(task.network.layers),
-        batch_(task.batch.y.size(0)),
+        batch_(task.batch.rows()),
         communicator_(make_communicator(
             {.devices = {mesh.devices().begin(), mesh.devices().end()}, .threads = mesh.threads()})),
         replicas_(static_cast<size_t>(mesh.size())) {
-    const auto shards = split_batch(task.batch.X, task.batch.y, mesh.devices());
+    const auto shards = split_batch(task.batch, mesh.devices());
     mesh.run([&](int rank) {
       try {
         set_up(rank, task.params, shards[static_cast<size_t>(rank)]);
@@ -65,10 +65,10 @@ class DataParallel : public PartitionScheme {
     torch::Tensor loss;
   };
 
-  void set_up(int rank, const Params& params, const Inputs& shard) {
+  void set_up(int rank, const Params& params, const Batch& shard) {
     auto& replica = of(rank);
-    replica.X = rows_for(shard.X, mesh().device(rank));
-    replica.y = shard.y;
+    replica.X = rows_for(shard.input(), mesh().device(rank));
+    replica.y = shard.target();
     replica.params = get_params(params, mesh().device(rank));
     for (size_t i = 0; i < params.size(); ++i) {
       replica.module.register_parameter(fmt::format("parameter{}", i), replica.params[i]);

@@ -33,7 +33,7 @@ PartitionTask make_task(const LayeredNetwork& network, uint64_t seed, int64_t ro
   const auto images = make_synthetic(seed, rows, /*test_rows=*/1).train;
   return {.network = network,
           .params = initial_parameters(network, seed, dtype),
-          .batch = {.X = images.images.to(dtype) / 255, .y = images.labels.to(torch::kInt64)}};
+          .batch = {images.images.to(dtype) / 255, images.labels.to(torch::kInt64)}};
 }
 
 Schemes make_schemes(Mesh& mesh, const PartitionTask& task, const std::vector<size_t>& starts,
@@ -57,7 +57,7 @@ std::vector<double> layer_seconds(Mesh& mesh, const PartitionTask& task) {
   mesh.run([&](int rank) {
     if (rank != 0) return;
     const auto params = get_params(task.params, mesh.device(0));
-    auto input = rows_for(task.batch.X, mesh.device(0));
+    auto input = rows_for(task.batch.input(), mesh.device(0));
     for (size_t i = 0; i < layers.size(); ++i) {
       if (i > 0) input.requires_grad_();
       std::vector<double> repeats;

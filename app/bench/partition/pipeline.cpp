@@ -14,7 +14,7 @@ class PipelineParallel : public PartitionScheme {
  public:
   PipelineParallel(Mesh& mesh, const PartitionTask& task, const std::vector<size_t>& starts,
                    int micro_batches)
-      : PartitionScheme(mesh), batch_(task.batch.y.size(0)), stages_(starts.size() - 1) {
+      : PartitionScheme(mesh), batch_(task.batch.rows()), stages_(starts.size() - 1) {
     if (micro_batches > batch_) {
       throw UsageError(
           fmt::format("{} cannot be cut into {} micro-batches", counted(batch_, "row"), micro_batches),
@@ -87,9 +87,9 @@ class PipelineParallel : public PartitionScheme {
 
   int last() const { return static_cast<int>(stages_.size()) - 1; }
 
-  void split_rows(const Inputs& batch, int micro_batches) {
-    const auto X = rows_for(batch.X, mesh().device(0));
-    const auto y = batch.y.to(mesh().device(last()));
+  void split_rows(const Batch& batch, int micro_batches) {
+    const auto X = rows_for(batch.input(), mesh().device(0));
+    const auto y = batch.target().to(mesh().device(last()));
     int64_t begin = 0;
     for (const auto rows : shard_sizes(batch_, micro_batches)) {
       rows_.push_back(X.narrow(0, begin, rows));

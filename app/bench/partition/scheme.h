@@ -18,7 +18,7 @@ namespace lockstep {
 struct PartitionTask {
   LayeredNetwork network;
   Params params;  // of the whole network; their dtype is the dtype of the computation
-  Inputs batch;   // X (n, 1, 28, 28) of the same dtype, y (n) int64
+  Batch batch;    // input (n, 1, 28, 28) of the same dtype, target (n) int64
 };
 
 // Takes training steps of one network on one batch. The constructor copies the parameters and rows that each

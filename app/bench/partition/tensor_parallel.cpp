@@ -63,8 +63,8 @@ class TensorParallel : public PartitionScheme {
     }
     for (int rank = 0; rank < mesh.size(); ++rank) {
       auto& part = parts_[static_cast<size_t>(rank)];
-      part.X = rows_for(task.batch.X, mesh.device(rank));
-      part.y = task.batch.y.to(mesh.device(rank));
+      part.X = rows_for(task.batch.input(), mesh.device(rank));
+      part.y = task.batch.target().to(mesh.device(rank));
       part.inputs.resize(blocks_.size());
       part.outputs.resize(blocks_.size());
       Params cut;

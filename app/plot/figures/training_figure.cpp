@@ -17,8 +17,9 @@ namespace {
 
 struct Run {
   Parts parts = {};
-  double epochs = 0;                      // of its last point
-  std::vector<Point> test_headline = {};  // of the first of sum_kinds()
+  double epochs = 0;          // of its last point
+  std::string headline = {};  // the first metric of its epochs, such as "accuracy"; or empty
+  std::vector<Point> test_headline = {};
   std::vector<Point> train_headline = {};
   std::vector<Point> test_loss = {};
   std::vector<Point> step_loss = {};
@@ -59,6 +60,16 @@ void add_point(std::vector<Point>& points, double x, const Json& line, const std
   if (y && std::isfinite(x)) points.push_back({x, *y});
 }
 
+// The first metric of an epoch's event, beside the loss.
+std::string headline_of(const Json& epoch) {
+  constexpr std::string_view kTest = "test_";
+  for (const auto& [key, value] : epoch.items()) {
+    const bool is_metric = key.starts_with(kTest) && key != "test_loss" && key != "test_seconds";
+    if (is_metric) return key.substr(kTest.size());
+  }
+  return "";
+}
+
 Run read_run(const Source& source) {
   const auto& plan = source.json.front();
   const double steps = plan.at("steps_per_epoch").get<double>();
@@ -69,8 +80,9 @@ Run read_run(const Source& source) {
   for (const auto& epoch : events_of(source, "epoch")) {
     const double ended = epoch.at("epoch").get<double>();
     const double x = last_step ? std::min(ended, *last_step / steps) : ended;
-    add_point(run.test_headline, x, epoch, fmt::format("test_{}", sum_kinds().front().epoch_name));
-    add_point(run.train_headline, x, epoch, fmt::format("train_{}", sum_kinds().front().epoch_name));
+    if (run.headline.empty()) run.headline = headline_of(epoch);
+    add_point(run.test_headline, x, epoch, "test_" + run.headline);
+    add_point(run.train_headline, x, epoch, "train_" + run.headline);
     add_point(run.test_loss, x, epoch, "test_loss");
   }
   for (const auto& step : events_of(source, "step")) {
@@ -141,15 +153,15 @@ Figure training_figure(std::span<const Source> metrics) {
   const auto names = names_by_difference(parts);
 
   // Runs have no accuracy during their first epoch.
-  const bool tested =
-      std::any_of(runs.begin(), runs.end(), [](const Run& run) { return !run.test_headline.empty(); });
-  const auto& headline = sum_kinds().front();
-  const std::string name = headline.epoch_name;
+  const auto with_headline =
+      std::find_if(runs.begin(), runs.end(), [](const Run& run) { return !run.test_headline.empty(); });
+  const bool tested = with_headline != runs.end();
+  const auto name = tested ? with_headline->headline : "";
   Figure figure{.title = tested ? fmt::format("Test {} and losses", name) : "Losses while training",
                 .subtitle = names.common};
   if (tested) {
     figure.columns = 2;
-    const auto* form = headline.form == SumForm::kCount ? " (share of the images)" : " (mean)";
+    const auto* form = name == epoch_name({.name = "top1"}) ? " (share of the images)" : " (mean)";
     figure.panels.push_back(panel_of(name, name + form,
                                      curves(runs, &Run::train_headline, Line::kSolid, &Run::test_headline),
                                      last_epoch));

@@ -194,7 +194,8 @@ void KeptRun::begin(const TrainPlan& plan, const TrainFlags& options) {
   log->open(run.log());
   metrics_finished = found && has_finished_metrics(found->state, plan, run);
   metrics = std::make_unique<RunMetrics>(
-      run.path(), RunMetrics::Steps{.per_epoch = plan.steps_per_epoch, .total = plan.total_steps},
+      run.path(), plan.metrics,
+      RunMetrics::Steps{.per_epoch = plan.steps_per_epoch, .total = plan.total_steps},
       same_folder ? metrics_to_keep(*found, metrics_finished) : FileSizes{});
   plots = std::make_unique<RunPlots>([path = run.path()] { draw_run(path); });
   checkpoints = std::make_unique<CheckpointWriter>(

@@ -98,6 +98,7 @@ Model set_model(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan
   plan.initialization = spec.initialization;
   plan.factory = make_model_factory(spec);
   auto model = plan.factory();
+  plan.metrics = model.metrics;
   std::vector<int64_t> trained;  // the sizes of parameters
   for (const auto& param : model.module->parameters()) {
     plan.parameter_count += param.numel();
@@ -116,7 +117,7 @@ void touch_kernels(const TrainPlan& plan, const Model& model) {
     const AutocastGuard autocast(plan.trainer.replica.precision, torch::kCPU);
     std::vector<int64_t> shape{2};
     shape.insert(shape.end(), plan.data.set.row_shape.begin(), plan.data.set.row_shape.end());
-    model.loss_sum({.X = torch::zeros(shape), .y = torch::zeros({2}, torch::kInt64)}).loss.backward();
+    model.loss_sum({torch::zeros(shape), torch::zeros({2}, torch::kInt64)}).loss.backward();
   });
 }
 

@@ -22,6 +22,7 @@ struct TrainPlan {
   std::string recipe;
   std::string model;
   ModelFactory factory;
+  std::vector<MetricKind> metrics;               // of the model, at least one
   std::optional<Initialization> initialization;  // empty: the model's own
   int64_t parameter_count = 0;
   int64_t largest_bucket = 0;  // gradients that are summed at a time, at most

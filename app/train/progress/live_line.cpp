@@ -55,7 +55,7 @@ std::vector<LiveText> texts_of(const LiveFigures& figures) {
   }
   if (const auto& sums = figures.sums) {
     texts.push_back({2, loss_text(sums->mean_loss())});
-    texts.push_back({3, mean_text(*sums, sums->named.front())});
+    texts.push_back({3, mean_text(*sums, sums->metrics.front())});
   }
   return texts;
 }

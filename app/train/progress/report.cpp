@@ -30,8 +30,8 @@ std::string place_in_run(std::string_view noun, int64_t number, int64_t all, boo
 
 // "loss 2.3026 acc 0.100"
 std::string epoch_text(const RowSums& sums) {
-  return fmt::format("loss {:.4f} {} {:.3f}", sums.mean_loss(), sums.named.front().kind.short_name,
-                     sums.headline());
+  return fmt::format("loss {:.4f} {} {:.3f}", sums.mean_loss(), short_name(sums.metrics.front().kind),
+                     headline(sums));
 }
 
 }  // namespace
@@ -51,7 +51,7 @@ std::optional<StepTimes> StepInterval::mean_times() const {
 
 std::string step_line(const StepInterval& steps, const RunPosition& position, const TrainPlan& plan) {
   std::vector<std::string> means;
-  for (const auto& sum : steps.sums.named) means.push_back(mean_text(steps.sums, sum));
+  for (const auto& metric : steps.sums.metrics) means.push_back(mean_text(steps.sums, metric));
   const auto figures =
       fmt::format("loss {:.4f} | {} | {} img/s", steps.sums.mean_loss(), fmt::join(means, " "),
                   with_commas(std::llround(steps.images_per_second())));
@@ -100,7 +100,7 @@ Json step_json(const StepInterval& steps, const RunPosition& position) {
             {"epoch", position.epoch},
             {"step", position.step},
             {"loss", steps.sums.mean_loss()}};
-  for (const auto& sum : steps.sums.named) json[sum.kind.name] = steps.sums.mean(sum);
+  for (const auto& metric : steps.sums.metrics) json[metric.kind.name] = steps.sums.value(metric);
   json["lr"] = steps.lr;
   json["step_ms"] = ms(steps.seconds_per_step());
   json["images_per_second"] = steps.images_per_second();
@@ -119,7 +119,7 @@ Json epoch_json(const EpochReport& report) {
   Json json{{"event", "epoch"},
             {"epoch", report.epoch},
             {"train_loss", trained.mean_loss()},
-            {fmt::format("train_{}", trained.named.front().kind.epoch_name), trained.headline()}};
+            {fmt::format("train_{}", epoch_name(trained.metrics.front().kind)), headline(trained)}};
   json.update(test_means(report.test));
   json["train_seconds"] = report.seconds;
   json["test_seconds"] = report.test_seconds;

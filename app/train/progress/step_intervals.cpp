@@ -49,7 +49,7 @@ void StepIntervals::add_to(RunPosition& position, double now) const {
 
 StepInterval StepIntervals::take(StepInterval& interval, double now) {
   interval.end = now;
-  return std::exchange(interval, {.begin = now});
+  return std::exchange(interval, {.begin = now, .sums = zeros_like(interval.sums)});
 }
 
 }  // namespace lockstep

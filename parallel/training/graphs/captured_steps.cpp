@@ -28,7 +28,7 @@ StepShape& CapturedSteps::shape_of(int64_t batch_rows,
   auto& shape = shapes_[key];
   shape.batch_rows = batch_rows;
   shape.rows.resize(micro_batches.size());
-  shape.inputs.resize(micro_batches.size());
+  shape.inputs.resize(micro_batches.size(), Batch(options_.batches));
   return shape;
 }
 
@@ -39,6 +39,7 @@ void CapturedSteps::count_eager_step(StepShape& shape) {
 
 std::optional<StepTimestamps> CapturedSteps::replay(StepShape& shape) {
   if (!captured(shape)) return std::nullopt;
+  if (parts_.gather) parts_.gather(shape);
   StepTimestamps times{.data = StepTimestamps::now()};
   shape.graph->replay();
   times.compute = StepTimestamps::now();

@@ -26,7 +26,11 @@ namespace lockstep {
 struct StepShape {
   int64_t batch_rows = 0;           // of the global batch
   std::vector<torch::Tensor> rows;  // row numbers on the device, one tensor per micro-batch
-  std::vector<Inputs> inputs;       // one per micro-batch
+  std::vector<Batch> inputs;        // one per micro-batch
+  int64_t epoch = 0;                // of this step's rows
+  // If the model has a weight: (micro-batches + 1) double on the device, each one's and the sum over all
+  // replicas.
+  torch::Tensor weights;
 
   // For CapturedSteps alone.
   int eager_steps = 0;
@@ -35,6 +39,7 @@ struct StepShape {
 
 // The parts of a step. compute and update are captured: they must not wait for the GPU or post a collective.
 struct StepParts {
+  std::function<void(StepShape&)> gather;   // before each replay; empty: compute gathers
   std::function<void(StepShape&)> compute;  // gather, forward and backward; of a lone replica update as well
   std::function<void()> sync;               // sums the gradients over the replicas
   std::function<void()> update;
@@ -42,6 +47,7 @@ struct StepParts {
 
 struct CaptureOptions {
   torch::Device device = torch::kCPU;
+  std::shared_ptr<const BatchSpec> batches;  // what a StepShape's inputs hold
   CudaGraph mode = CudaGraph::kOff;
   bool alone = true;  // there is no other replica and no hook: sync and update are not called
   Notice notice;      // told when a step cannot be captured; may be empty

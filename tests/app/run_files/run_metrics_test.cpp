@@ -15,6 +15,7 @@
 #include <lockstep/app/run_files/metrics_csv.h>
 #include <lockstep/app/run_files/run_metrics.h>
 #include <lockstep/support/error.h>
+#include <lockstep/tests/app/run_files/classified.h>
 #include <lockstep/tests/app/run_files/event_file.h>
 #include <lockstep/tests/support/files.h>
 
@@ -25,6 +26,7 @@ using Json = nlohmann::ordered_json;
 namespace {
 
 constexpr double kNow = 1700000000.25;
+const auto kCsvColumns = csv_columns(kClassified);
 
 std::vector<std::string> split(const std::string& text, char at) {
   std::vector<std::string> parts;
@@ -35,7 +37,7 @@ std::vector<std::string> split(const std::string& text, char at) {
 }
 
 std::string cell(const std::string& row, const std::string& column) {
-  const auto names = split(csv_header().substr(0, csv_header().size() - 1), ',');
+  const auto names = kCsvColumns;
   const auto cells = split(row.substr(0, row.size() - 1), ',');
   REQUIRE(cells.size() == names.size());
   for (size_t i = 0; i < names.size(); ++i) {
@@ -57,7 +59,7 @@ Json epoch_event(int64_t epoch, double loss) {
 }
 
 RunMetrics opened(const TempFolder& folder, const std::optional<FileSizes>& keep) {
-  return {folder.path(), {.per_epoch = 4, .total = 10}, keep, [] { return kNow; }};
+  return {folder.path(), kClassified, {.per_epoch = 4, .total = 10}, keep, [] { return kNow; }};
 }
 
 std::vector<std::string> contents(const TempFolder& folder) {
@@ -75,27 +77,28 @@ void limit_file_size(rlim_t bytes) {
 
 TEST_CASE("numbers in metrics.csv read back as the same doubles") {
   for (const double value : {1. / 3, .1, 1e-300, 1.7976931348623157e308, 4.9e-324, -2.5, 0., 123456789.125}) {
-    const auto text = cell(csv_row({{"event", "step"}, {"loss", value}}), "loss");
+    const auto text = cell(csv_row(kCsvColumns, {{"event", "step"}, {"loss", value}}), "loss");
     INFO(text);
     CHECK(std::strtod(text.c_str(), nullptr) == value);
   }
   const int64_t large = (int64_t{1} << 53) + 1;  // no double
-  CHECK(cell(csv_row({{"event", "step"}, {"resident_bytes", large}}), "resident_bytes") ==
+  CHECK(cell(csv_row(kCsvColumns, {{"event", "step"}, {"resident_bytes", large}}), "resident_bytes") ==
         "9007199254740993");
 }
 
 TEST_CASE("what a line of the metrics lacks is empty in its row") {
-  const auto row = csv_row({{"event", "epoch"}, {"epoch", 3}, {"test_loss", .5}, {"test_accuracy", nullptr}});
+  const auto row =
+      csv_row(kCsvColumns, {{"event", "epoch"}, {"epoch", 3}, {"test_loss", .5}, {"test_accuracy", nullptr}});
   CHECK(cell(row, "event") == "epoch");
   CHECK(cell(row, "epoch") == "3");
   CHECK(cell(row, "test_loss") == "0.5");
   for (const std::string empty : {"step", "loss", "test_accuracy", "data_ms"})
     CHECK(cell(row, empty).empty());
   const auto infinite = std::numeric_limits<double>::infinity();
-  CHECK(cell(csv_row({{"event", "step"}, {"loss", infinite}}), "loss").empty());
-  CHECK(cell(csv_row({{"event", "step"}, {"loss", std::nan("")}}), "loss").empty());
+  CHECK(cell(csv_row(kCsvColumns, {{"event", "step"}, {"loss", infinite}}), "loss").empty());
+  CHECK(cell(csv_row(kCsvColumns, {{"event", "step"}, {"loss", std::nan("")}}), "loss").empty());
   for (const std::string other : {"plan", "split", "end"})
-    CHECK(csv_row({{"event", other}, {"step", 1}}).empty());
+    CHECK(csv_row(kCsvColumns, {{"event", other}, {"step", 1}}).empty());
 }
 
 TEST_CASE("TensorBoard's file counts steps over the epochs, and an epoch ends at its last step") {
@@ -159,7 +162,7 @@ TEST_CASE("without sizes the files stay, and with none they begin anew") {
   CHECK(contents(folder) == before);
   static_cast<void>(opened(folder, FileSizes{}));
   CHECK(read_file(folder / kMetricsJsonl).empty());
-  CHECK(read_file(folder / kMetricsCsv) == csv_header());
+  CHECK(read_file(folder / kMetricsCsv) == csv_header(kCsvColumns));
   CHECK(records_in(folder / kEventFile).size() == 1);
 }
 
@@ -182,5 +185,6 @@ TEST_CASE("a file that cannot grow is an error, and the others still get the eve
 }
 
 TEST_CASE("a folder that is not there is an error") {
-  CHECK_THROWS_AS(RunMetrics("/nowhere", {.per_epoch = 1, .total = 1}, FileSizes{}), OutputError);
+  CHECK_THROWS_AS(RunMetrics("/nowhere", kClassified, {.per_epoch = 1, .total = 1}, FileSizes{}),
+                  OutputError);
 }

@@ -71,12 +71,12 @@ ModelFactory with_bad_rows(const ModelFactory& plain, int bad, Spoil spoil = mak
   return [plain, bad, spoil, seen, models = 0]() mutable {
     auto model = plain();
     if (++models > 1) return model;
-    model.loss_sum = [bad, spoil, seen, module = model.module, loss = model.loss_sum](const Inputs& inputs) {
+    model.loss_sum = [bad, spoil, seen, module = model.module, loss = model.loss_sum](const Batch& inputs) {
       auto outcome = loss(inputs);
       const std::lock_guard lock(seen->mutex);
       if (!module->is_training()) return outcome;
-      if (++seen->steps == bad) seen->rows = inputs.X.clone();
-      if (seen->rows.defined() && seen->rows.equal(inputs.X)) {
+      if (++seen->steps == bad) seen->rows = inputs.input().clone();
+      if (seen->rows.defined() && seen->rows.equal(inputs.input())) {
         spoil(outcome, *module);
       }
       return outcome;
@@ -89,7 +89,7 @@ ModelFactory with_bad_rows(const ModelFactory& plain, int bad, Spoil spoil = mak
 ModelFactory with_bad_losses(const ModelFactory& plain, bool in_training) {
   return [plain, in_training] {
     auto model = plain();
-    model.loss_sum = [in_training, module = model.module, loss = model.loss_sum](const Inputs& inputs) {
+    model.loss_sum = [in_training, module = model.module, loss = model.loss_sum](const Batch& inputs) {
       auto outcome = loss(inputs);
       if (module->is_training() == in_training) make_loss_nan(outcome, *module);
       return outcome;
@@ -112,7 +112,7 @@ EndedRun run_in(const std::filesystem::path& path, const TrainFlags& options, co
   if (!from) folder.create();
   RunOutputs outputs;
   outputs.kept.metrics = std::make_unique<RunMetrics>(
-      path, RunMetrics::Steps{.per_epoch = plan.steps_per_epoch, .total = plan.total_steps},
+      path, plan.metrics, RunMetrics::Steps{.per_epoch = plan.steps_per_epoch, .total = plan.total_steps},
       from ? from->state.file_bytes : FileSizes{});
   outputs.kept.plots = std::make_unique<RunPlots>([] {});
   outputs.kept.checkpoints = std::make_unique<CheckpointWriter>(folder, WriterOptions{.keep = 10});

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <lockstep/app/train/recorder.h>
+#include <lockstep/tests/app/run_files/classified.h>
 #include <lockstep/tests/support/file_limit.h>
 #include <lockstep/tests/support/files.h>
 
@@ -35,16 +36,16 @@ TrainFlags quiet() {
 
 EpochReport first_epoch() {
   return {.epoch = 1,
-          .trained = {.lr = .2, .sums = row_sums(TrainSums{.loss = 25, .top1 = 4, .rows = 10, .bad = {}})},
+          .trained = {.lr = .2, .sums = testing::classified(25, 10, 4)},
           .seconds = 1,
-          .test = row_sums(Evaluation{.loss_sum = 20, .top1 = 4, .rows = 10})};
+          .test = testing::classified(20, 10, 4)};
 }
 
 // Opens the file of --metrics, and the metrics of a run's folder.
 void open_metrics(RunOutputs& outputs, const TempFolder& folder) {
   outputs.metrics.emplace((folder / "all.jsonl").string(), false);
   outputs.kept.metrics = std::make_unique<RunMetrics>(
-      folder.path(), RunMetrics::Steps{.per_epoch = 5, .total = 10}, FileSizes{});
+      folder.path(), testing::kClassified, RunMetrics::Steps{.per_epoch = 5, .total = 10}, FileSizes{});
 }
 
 // The status of each `end` event.
@@ -103,7 +104,7 @@ TEST_CASE("a log or metrics that cannot be written stop the run after its step")
   with_log.kept.log = std::make_unique<RunLog>();
   with_log.kept.log->open(folder / "train.log");
   with_metrics.kept.metrics = std::make_unique<RunMetrics>(
-      folder.path(), RunMetrics::Steps{.per_epoch = 5, .total = 10}, FileSizes{});
+      folder.path(), testing::kClassified, RunMetrics::Steps{.per_epoch = 5, .total = 10}, FileSizes{});
   for (auto* outputs : {&with_log, &with_metrics}) {
     Recorder record(plan, flags, ColorMode::kNever, *outputs);
     {

@@ -233,7 +233,7 @@ TEST_CASE("replicas that differ end the run, and the metrics say so") {
     auto model = plain();
     if (++models != 2) return model;
     changed = model.module->named_parameters()[size_t{3}].key();
-    model.loss_sum = [&steps, module = model.module, loss = model.loss_sum](const Inputs& rows) {
+    model.loss_sum = [&steps, module = model.module, loss = model.loss_sum](const Batch& rows) {
       if (++steps == 7) module->parameters()[3].detach().view({-1})[0].add_(1);
       return loss(rows);
     };

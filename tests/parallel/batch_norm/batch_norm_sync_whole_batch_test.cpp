@@ -11,7 +11,7 @@
 #include <lockstep/models/resnet18.h>
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/parallel/trainer.h>
-#include <lockstep/support/classification.h>
+#include <lockstep/support/model_factory.h>
 #include <lockstep/tests/parallel/batch_norm/synced_norms.h>
 #include <lockstep/tests/parallel/collectives/gloo/joined.h>
 #include <lockstep/tests/parallel/training/layouts.h>
@@ -48,7 +48,7 @@ struct Expected {
   Tensors buffers;
 };
 
-Expected whole_batch(const ModelFactory& factory, const Batch& batch, int micro_batches = 1) {
+Expected whole_batch(const ModelFactory& factory, const Rows& batch, int micro_batches = 1) {
   const RowSource rows(32);
   const auto model = factory();
   model.module->to(torch::kFloat64);
@@ -59,9 +59,9 @@ Expected whole_batch(const ModelFactory& factory, const Batch& batch, int micro_
   auto next = batch.begin();
   for (const auto size : shard_sizes(n, micro_batches)) {
     if (size == 0) continue;
-    const auto part = rows.batch(Batch(next, next + size));
+    const auto part = rows.batch(Rows(next, next + size));
     next += size;
-    (model.loss_sum({part.X.to(torch::kFloat64), part.y}).loss / n).backward();
+    (model.loss_sum(in_precision(part, Precision::kFp64)).loss / n).backward();
   }
   Expected expected;
   for (const auto& item : model.module->named_parameters())
@@ -101,7 +101,7 @@ double buffer_error(const Tensors& after, const Expected& expected) {
   return largest;
 }
 
-void check_step(const ModelFactory& factory, const TrainerOptions& options, const Batch& batch) {
+void check_step(const ModelFactory& factory, const TrainerOptions& options, const Rows& batch) {
   INFO(options.devices.size() << " replicas, " << batch.size() << " rows, " << options.accumulate
                               << " micro-batches, split of " << options.split.size());
   const auto after = stepped(factory, options, batch);

@@ -8,7 +8,7 @@
 #include <lockstep/parallel/batch_norm/shared_buffers.h>
 #include <lockstep/parallel/replica_workers.h>
 #include <lockstep/parallel/trainer.h>
-#include <lockstep/support/classification.h>
+#include <lockstep/support/model_factory.h>
 #include <lockstep/tests/support/compare.h>
 #include <lockstep/tests/support/whole_batch.h>
 
@@ -90,10 +90,9 @@ TEST_CASE("two replicas with batch norm match two halves computed by hand, with 
     trainer.step(batch);
     sgd.zero_grad();
     const auto n = static_cast<int64_t>(batch.size()), first = (n + 1) / 2;
-    const auto all = rows->batch(batch);
-    const auto X = all.X.to(torch::kFloat64);
-    (halves[0].loss_sum({X.slice(0, 0, first), all.y.slice(0, 0, first)}).loss / n).backward();
-    (halves[1].loss_sum({X.slice(0, first, n), all.y.slice(0, first, n)}).loss / n).backward();
+    const auto all = in_precision(rows->batch(batch), Precision::kFp64);
+    (halves[0].loss_sum(all.narrow(0, first)).loss / n).backward();
+    (halves[1].loss_sum(all.narrow(first, n - first)).loss / n).backward();
     const torch::NoGradGuard no_grad;
     const auto params = halves[0].module->parameters(), others = halves[1].module->parameters();
     for (size_t i = 0; i < params.size(); ++i) params[i].mutable_grad().add_(others[i].grad());

@@ -13,13 +13,13 @@
 
 #include <lockstep/models/batch_norm.h>
 #include <lockstep/parallel/trainer.h>
-#include <lockstep/support/classification.h>
+#include <lockstep/support/model_factory.h>
 #include <lockstep/tests/parallel/training/layouts.h>
 #include <lockstep/tests/support/whole_batch.h>
 
 namespace lockstep::testing {
 
-// Batch norms of every rank, in the order of backward. looks: called between the first two of them.
+// Rows norms of every rank, in the order of backward. looks: called between the first two of them.
 class NormsImpl : public torch::nn::Module {
  public:
   explicit NormsImpl(std::function<void(const torch::Tensor&)> looks = {})
@@ -70,7 +70,7 @@ inline TrainerOptions options_of(int world, BnPolicy policy = BnPolicy::kSync) {
 
 // One step of a trainer, from the model's own weights.
 inline std::vector<NamedTensor> stepped(const ModelFactory& factory, const TrainerOptions& options,
-                                        const Batch& batch) {
+                                        const Rows& batch) {
   const auto rows = source(std::make_shared<RowSource>(32));
   Trainer trainer(factory, rows, rows, options);
   trainer.step(batch);

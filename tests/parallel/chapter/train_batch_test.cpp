@@ -3,6 +3,7 @@
 
 #include <lockstep/models/lenet.h>
 #include <lockstep/parallel/get_params.h>
+#include <lockstep/parallel/split_batch.h>
 #include <lockstep/parallel/train_batch.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/support/compare.h>
@@ -14,11 +15,6 @@ using namespace lockstep::testing;
 namespace {
 
 constexpr double kLr = .2;
-
-struct Batch {
-  torch::Tensor X;  // (n, 1, 28, 28)
-  torch::Tensor y;  // (n)
-};
 
 // Pixels and labels that differ from row to row; the same values in every dtype.
 Batch make_batch(int64_t rows, torch::ScalarType dtype) {
@@ -35,7 +31,7 @@ struct Replicas {
     for (int rank = 0; rank < world; ++rank) params.push_back(get_params(net->parameters(), torch::kCPU));
   }
   std::vector<ShardSums> step(const Batch& batch) {
-    return train_batch(batch.X, batch.y, params, lenet, kLr, workers);
+    return train_batch(split_batch(batch, workers.devices()), params, lenet, kLr, workers);
   }
 
   ReplicaWorkers workers;
@@ -54,7 +50,7 @@ Params expected_update(const Params& initial, const Params& gradients, int64_t r
 // The gradient that every replica holds before its update, read from the update itself: weights of zero
 // become exactly the gradient in a step with lr = -rows. The network adds the initial weights to them.
 Params summed_gradients(int world, const Batch& batch) {
-  Replicas replicas(world, batch.X.scalar_type());
+  Replicas replicas(world, batch.input().scalar_type());
   const auto initial = get_params(replicas.params[0], torch::kCPU);
   for (auto& params : replicas.params) {
     for (auto& param : params) param.detach().zero_();
@@ -64,7 +60,7 @@ Params summed_gradients(int world, const Batch& batch) {
     for (size_t i = 0; i < params.size(); ++i) sum.push_back(params[i] + initial[i].detach());
     return lenet(X, sum);
   };
-  train_batch(batch.X, batch.y, replicas.params, shifted, -static_cast<double>(batch.X.size(0)),
+  train_batch(batch.input(), batch.target(), replicas.params, shifted, -static_cast<double>(batch.rows()),
               replicas.workers);
   Params gradients;
   for (const auto& param : replicas.params[static_cast<size_t>(world - 1)])
@@ -86,7 +82,7 @@ TEST_CASE(
   const int64_t rows = GENERATE(1, 5, 7, 256, 257);
   const auto batch = make_batch(rows, torch::kFloat64);
   const LeNet net(0, torch::kFloat64);
-  const auto expected = torch_gradients(net->parameters(), batch.X, batch.y);
+  const auto expected = torch_gradients(net->parameters(), batch.input(), batch.target());
   const auto updated = expected_update(net->parameters(), expected, rows);
   for (const int world : {1, 2, 3, 4, 8}) {
     const auto gradients = summed_gradients(world, batch);
@@ -107,9 +103,9 @@ TEST_CASE("in float, the gradient of k replicas is as close to the double one as
   const int64_t rows = GENERATE(1, 5, 7, 256, 257);
   const auto batch = make_batch(rows, torch::kFloat32);
   const LeNet net(0);
-  const auto exact =
-      torch_gradients(to(net->parameters(), torch::kFloat64), batch.X.to(torch::kFloat64), batch.y);
-  const auto whole = torch_gradients(net->parameters(), batch.X, batch.y);
+  const auto exact = torch_gradients(to(net->parameters(), torch::kFloat64),
+                                     batch.input().to(torch::kFloat64), batch.target());
+  const auto whole = torch_gradients(net->parameters(), batch.input(), batch.target());
   for (const int world : {1, 2, 3, 4, 8}) {
     const auto gradients = summed_gradients(world, batch);
     for (size_t i = 0; i < exact.size(); ++i) {

@@ -145,11 +145,11 @@ TEST_CASE("every device gets a shard, an empty one if need be") {
   REQUIRE(shards.size() == static_cast<size_t>(world));
   std::vector<torch::Tensor> all_X, all_y;
   for (const auto& shard : shards) {
-    CHECK(shard.X.size(0) == shard.y.size(0));
-    CHECK(shard.y.size(0) >= rows / world);      // no two shards
-    CHECK(shard.y.size(0) <= rows / world + 1);  // differ by more than a row
-    all_X.push_back(shard.X);
-    all_y.push_back(shard.y);
+    CHECK(shard.input().size(0) == shard.rows());
+    CHECK(shard.rows() >= rows / world);      // no two shards
+    CHECK(shard.rows() <= rows / world + 1);  // differ by more than a row
+    all_X.push_back(shard.input());
+    all_y.push_back(shard.target());
   }
   CHECK(torch::cat(all_X).equal(X));
   CHECK(torch::cat(all_y).equal(y));
@@ -181,7 +181,8 @@ TEST_CASE("splits that make no sense are usage errors") {
   CHECK_THROWS_AS(shard_sizes(8, 0), UsageError);
   CHECK_THROWS_AS(shard_sizes(-1, 2), UsageError);
   const std::vector<torch::Device> devices(2, torch::kCPU);
-  CHECK_THROWS_WITH(split_batch(torch::ones({4, 2}), torch::ones({3}), devices), "X has 4 rows, y has 3");
+  CHECK_THROWS_WITH(split_batch(torch::ones({4, 2}), torch::ones({3}), devices),
+                    "the batch's input has 4 rows, its target has 3");
 }
 
 TEST_CASE("sgd steps by lr / batch_size and zeroes the gradient") {

@@ -11,7 +11,7 @@
 
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/parallel/trainer.h>
-#include <lockstep/support/classification.h>
+#include <lockstep/support/model_factory.h>
 #include <lockstep/tests/support/whole_batch.h>
 
 using namespace lockstep;
@@ -28,9 +28,9 @@ ModelFactory resting_factory(int slower) {
   return [slower, built = std::make_shared<int>(0)] {
     const auto rest = kSleepPerRow * ((*built)++ == 1 ? slower : 1);
     const auto net = std::make_shared<torch::nn::LinearImpl>(784, 10);
-    return Model{net, [net, rest](const Inputs& rows) {
-                   std::this_thread::sleep_for(rest * rows.y.size(0));
-                   return classification_outcome(net->forward(rows.X.flatten(1)), rows.y);
+    return Model{net, [net, rest](const Batch& rows) {
+                   std::this_thread::sleep_for(rest * rows.rows());
+                   return classification_outcome(net->forward(rows.input().flatten(1)), rows.target());
                  }};
   };
 }

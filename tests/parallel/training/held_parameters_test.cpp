@@ -155,7 +155,7 @@ TEST_CASE("a layer that is registered after the trainer was built, in whatever s
     }
     const ModelFactory lazy = [&] {  // in its first forward pass
       auto model = two_layers()();
-      model.loss_sum = [&, loss = model.loss_sum, module = model.module](const Inputs& rows) {
+      model.loss_sum = [&, loss = model.loss_sum, module = model.module](const Batch& rows) {
         if (!module->named_children().contains("extra")) add_layer(*module);
         return loss(rows);
       };

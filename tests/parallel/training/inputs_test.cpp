@@ -12,7 +12,7 @@
 #include <vector>
 
 #include <lockstep/parallel/trainer.h>
-#include <lockstep/support/classification.h>
+#include <lockstep/support/model_factory.h>
 #include <lockstep/tests/parallel/training/layouts.h>
 #include <lockstep/tests/parallel/training/two_layers.h>
 #include <lockstep/tests/support/compare.h>
@@ -29,7 +29,7 @@ torch::Tensor table() { return torch::arange(kRows * kClasses).mul(.7).sin().vie
 
 SourceFactory rows_of(const torch::Tensor& X) {
   const auto y = torch::arange(kRows).remainder(kClasses);
-  return [=](torch::Device device) { return std::make_shared<RowsOnDevice>(Inputs{X, y}, device); };
+  return resident_rows({X, y});
 }
 
 using Look = std::function<void(const torch::Tensor& X)>;
@@ -67,7 +67,7 @@ TEST_CASE("token ids reach an embedding as they are, in every precision, and it 
   const int64_t first = GENERATE(int64_t{1} << 24, int64_t{1} << 53);  // float, double have no first + 1
   const auto precision = GENERATE(Precision::kFp32, Precision::kBf16, Precision::kFp64);
   const auto ids = torch::arange(first, first + kRows);
-  const Batch batch{1, 3, 5, 7, 11, 2, 9};
+  const Rows batch{1, 3, 5, 7, 11, 2, 9};
 
   const auto expected = table().requires_grad_();
   torch::optim::SGD sgd(std::vector<torch::Tensor>{expected}, .2);

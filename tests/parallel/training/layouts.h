@@ -17,17 +17,17 @@
 
 namespace lockstep::testing {
 
-using Batch = std::vector<int64_t>;
+using Rows = std::vector<int64_t>;
 inline const std::vector<Layout> kLayouts = {{4}, {2, 2}, {3, 1}, {1, 3}, {1, 1, 1, 1}};
 
-inline Batch first_rows(int64_t count) {
-  Batch rows(static_cast<size_t>(count));
+inline Rows first_rows(int64_t count) {
+  Rows rows(static_cast<size_t>(count));
   std::iota(rows.begin(), rows.end(), int64_t{0});
   return rows;
 }
 
 // Takes so many steps of these rows. Returns the mean loss of each.
-inline std::vector<double> mean_losses(Trainer& trainer, int steps, const Batch& rows) {
+inline std::vector<double> mean_losses(Trainer& trainer, int steps, const Rows& rows) {
   std::vector<double> losses;
   for (int step = 0; step < steps; ++step) {
     trainer.step(rows);
@@ -58,18 +58,16 @@ inline std::vector<std::string> trainer_refusals(const Layout& layout, const Tra
   });
 }
 
-inline void check_same_sums(const TrainSums& a, const TrainSums& b) {
+inline void check_same_sums(const RowSums& a, const RowSums& b) {
   CHECK(a.loss == b.loss);
-  CHECK(a.top1 == b.top1);
-  CHECK(a.top5 == b.top5);
   CHECK(a.rows == b.rows);
-}
-
-inline void check_same_evaluation(const Evaluation& a, const Evaluation& b) {
-  CHECK(a.loss_sum == b.loss_sum);
-  CHECK(a.top1 == b.top1);
-  CHECK(a.top5 == b.top5);
-  CHECK(a.rows == b.rows);
+  CHECK(a.weight == b.weight);
+  REQUIRE(a.metrics.size() == b.metrics.size());
+  for (size_t i = 0; i < a.metrics.size(); ++i) {
+    INFO(a.metrics[i].kind.name);
+    CHECK(a.metrics[i].sum == b.metrics[i].sum);
+    CHECK(a.metrics[i].weight == b.metrics[i].weight);
+  }
 }
 
 }  // namespace lockstep::testing

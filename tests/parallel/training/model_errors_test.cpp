@@ -15,8 +15,8 @@
 #include <vector>
 
 #include <lockstep/parallel/trainer.h>
-#include <lockstep/support/classification.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/model_factory.h>
 #include <lockstep/tests/parallel/trainer_cases.h>
 #include <lockstep/tests/parallel/training/layouts.h>
 #include <lockstep/tests/parallel/training/two_layers.h>
@@ -63,13 +63,13 @@ bool holds(const Found& found) {  // E, or an error with E nested
   return false;
 }
 
-using Change = std::function<Outcome(const Inputs&, const Loss& loss)>;
+using Change = std::function<Outcome(const Batch&, const Loss& loss)>;
 
 // A model whose outcomes are changed; evaluation: only those of evaluations, else only those of training.
 ModelFactory changed(bool evaluation, const Change& change) {
   return [=] {
     auto model = two_layers()();
-    model.loss_sum = [=, loss = model.loss_sum, module = model.module](const Inputs& rows) {
+    model.loss_sum = [=, loss = model.loss_sum, module = model.module](const Batch& rows) {
       return module->is_training() == evaluation ? loss(rows) : change(rows, loss);
     };
     return model;
@@ -92,7 +92,9 @@ Found error_of(TrainerCall call, const ModelFactory& model, const Layout& layout
   return found.front();
 }
 
-bool has_row_9(const Inputs& rows) { return rows.y[-1].item<int64_t>() == 7; }  // RowSource's label of row 9
+bool has_row_9(const Batch& rows) {
+  return rows.target()[-1].item<int64_t>() == 7;
+}  // RowSource's label of row 9
 
 }  // namespace
 
@@ -102,25 +104,31 @@ TEST_CASE("an outcome that a trainer cannot use is refused, with its replica and
     std::function<void(Outcome&)> change;
     bool in_evaluation = true;
   };
-  const Case cases[] = {{"the outcome has no loss", [](auto& outcome) { outcome.loss.reset(); }},
-                        {"the outcome's loss has the shape [2, 1] instead of []",
-                         [](auto& outcome) {
-                           outcome.loss = outcome.loss.expand({2, 1});
-                         }},
-                        {"the outcome's loss is Long instead of floating point",
-                         [](auto& outcome) { outcome.loss = outcome.top1; }},
-                        {"the outcome's loss is on meta, the rows on cpu",
-                         [](auto& outcome) { outcome.loss = outcome.loss.to(torch::kMeta); }},
-                        {"the outcome's loss requires no gradient",
-                         [](auto& outcome) { outcome.loss = outcome.loss.detach(); }, false},
-                        {"the outcome has no top1", [](auto& outcome) { outcome.top1.reset(); }},
-                        {"the outcome has no top5", [](auto& outcome) { outcome.top5.reset(); }},
-                        {"the outcome's top1 has the shape [1] instead of []",
-                         [](auto& outcome) { outcome.top1 = outcome.top1.view({1}); }},
-                        {"the outcome's top5 is on meta, the rows on cpu",
-                         [](auto& outcome) { outcome.top5 = outcome.top5.to(torch::kMeta); }}};
+  const Case cases[] = {
+      {"the outcome has no loss", [](auto& outcome) { outcome.loss.reset(); }},
+      {"the outcome's loss has the shape [2, 1] instead of []",
+       [](auto& outcome) {
+         outcome.loss = outcome.loss.expand({2, 1});
+       }},
+      {"the outcome's loss is Long instead of floating point",
+       [](auto& outcome) { outcome.loss = outcome.metrics[0].sum; }},
+      {"the outcome's loss is on meta, the rows on cpu",
+       [](auto& outcome) { outcome.loss = outcome.loss.to(torch::kMeta); }},
+      {"the outcome's loss requires no gradient", [](auto& outcome) { outcome.loss = outcome.loss.detach(); },
+       false},
+      {"the outcome has no top1", [](auto& outcome) { outcome.metrics[0].sum.reset(); }},
+      {"the outcome's top1 has the shape [1] instead of []",
+       [](auto& outcome) { outcome.metrics[0].sum = outcome.metrics[0].sum.view({1}); }},
+      {"the outcome's top5 is on meta, the rows on cpu",
+       [](auto& outcome) { outcome.metrics[1].sum = outcome.metrics[1].sum.to(torch::kMeta); }},
+      {"the outcome's top5 is Float, the model declares a count",
+       [](auto& outcome) { outcome.metrics[1].sum = outcome.loss.detach(); }},
+      {"the outcome has a weight of top1, the model declares none",
+       [](auto& outcome) { outcome.metrics[0].weight = outcome.metrics[0].sum; }},
+      {"the outcome has 1 metrics, the model declares top1, top5",
+       [](auto& outcome) { outcome.metrics.pop_back(); }}};
   for (const auto& [what, change, in_evaluation] : cases) {
-    const Change of_row_9 = [&change](const Inputs& rows, const Loss& loss) {
+    const Change of_row_9 = [&change](const Batch& rows, const Loss& loss) {
       auto outcome = loss(rows);
       if (has_row_9(rows)) change(outcome);
       return outcome;
@@ -139,16 +147,47 @@ TEST_CASE("an outcome that a trainer cannot use is refused, with its replica and
   }
 }
 
-TEST_CASE("counts of any type are taken, and a model that counts nothing gives zeros") {
-  const Change without = [](const Inputs& rows, const Loss& loss) {
-    auto outcome = loss(rows);
-    outcome.top1 = outcome.top5 = torch::zeros({}, torch::kFloat32);
-    return outcome;
+TEST_CASE("a metric that is not as its model declares it is refused, with its replica") {
+  struct Case {
+    const char* what;
+    MetricKind kind;
+    Metric metric;
   };
-  for (const bool evaluation : {false, true}) {
-    CHECK_FALSE(
-        error_of(evaluation ? TrainerCall::kEvaluate : TrainerCall::kStep, changed(evaluation, without))
-            .thrown);
+  const auto one = torch::ones({}), ones = torch::ones({2});
+  const Case cases[] = {
+      {"the outcome has no weight of m", {.own_weight = true}, {one}},
+      {"the outcome's weight of m has the shape [2] instead of []", {.own_weight = true}, {one, ones}},
+      {"the outcome's m is Long, the model declares a mean", {}, {one.to(torch::kInt64)}},
+      {"the outcome's m is Bool, the model declares a count",
+       {.type = MetricType::kCount},
+       {one.to(torch::kBool)}}};
+  for (const auto& [what, kind, metric] : cases) {
+    const auto factory =
+        model_factory<TwoLayersImpl>(std::function<void(const torch::Tensor&)>())
+            .loss([metric = metric](TwoLayersImpl& net, const Batch& in) {
+              Outcome outcome{net.forward(in.input()).sum(), {Metric(torch::ones({}), torch::ones({}))}};
+              outcome.metrics[0] = metric;
+              return outcome;
+            })
+            .metric("m", kind);
+    for (const auto& layout : {Layout{2}, Layout{1, 1}}) {
+      const auto found = error_of(TrainerCall::kStep, factory, layout);
+      CHECK(found.code == ExitCode::kUsage);
+      CHECK_THAT(found.what,
+                 Catch::Matchers::EndsWith(std::string("(cpu): in the forward pass of step 1: ") + what));
+    }
+  }
+}
+
+TEST_CASE("a name that a batch does not have ends the step, and the error lists the names") {
+  const auto factory =
+      model_factory<TwoLayersImpl>(std::function<void(const torch::Tensor&)>())
+          .loss([](TwoLayersImpl& net, const Batch& in) { return net.forward(in["X"]).sum(); });
+  for (const auto& layout : {Layout{2}, Layout{1, 1}}) {
+    const auto found = error_of(TrainerCall::kStep, factory, layout);
+    CHECK(found.code == ExitCode::kUsage);
+    CHECK_THAT(found.what, ContainsSubstring("no tensor named X"));
+    CHECK_THAT(found.hint, ContainsSubstring("input, target"));
   }
 }
 
@@ -160,16 +199,16 @@ TEST_CASE("what a model throws is a FailedError with replica and step, without a
       throw Mishap("my layer");
     }
   };
-  const auto throws_of_row_9 = [](const std::function<Outcome(const Inputs&, const Loss&)>& thrower) {
-    return [thrower](const Inputs& rows, const Loss& loss) {
+  const auto throws_of_row_9 = [](const std::function<Outcome(const Batch&, const Loss&)>& thrower) {
+    return [thrower](const Batch& rows, const Loss& loss) {
       return has_row_9(rows) ? thrower(rows, loss) : loss(rows);
     };
   };
-  const auto own = throws_of_row_9([](const Inputs&, const Loss&) -> Outcome { throw Mishap("my layer."); });
-  const auto by_torch = throws_of_row_9([](const Inputs& rows, const Loss&) {
-    return classification_outcome(torch::zeros({2}).view({3}), rows.y);
+  const auto own = throws_of_row_9([](const Batch&, const Loss&) -> Outcome { throw Mishap("my layer."); });
+  const auto by_torch = throws_of_row_9([](const Batch& rows, const Loss&) {
+    return classification_outcome(torch::zeros({2}).view({3}), rows.target());
   });
-  const auto backward = throws_of_row_9([](const Inputs& rows, const Loss& loss) {
+  const auto backward = throws_of_row_9([](const Batch& rows, const Loss& loss) {
     auto outcome = loss(rows);
     outcome.loss = ThrowsInBackward::apply(outcome.loss);
     return outcome;
@@ -203,7 +242,8 @@ TEST_CASE("what a model throws is a FailedError with replica and step, without a
 TEST_CASE("what a source of rows throws is a FailedError with replica and step") {
   struct Broken : BatchSource {
     int64_t size() const override { return 4; }
-    void gather(const torch::Tensor&, Inputs&) const override { throw Mishap("the disk"); }
+    BatchSpec spec() const override { return RowSource(4).spec(); }
+    void gather(const torch::Tensor&, int64_t, Batch&) const override { throw Mishap("the disk"); }
   };
   const SourceFactory broken = [](torch::Device) { return std::make_shared<Broken>(); };
   TrainerOptions options;
@@ -218,47 +258,55 @@ TEST_CASE("what a source of rows throws is a FailedError with replica and step")
 
 TEST_CASE("a source that gives other rows than it was asked for is told with replica and step") {
   struct Short : BatchSource {
-    explicit Short(std::function<void(Inputs&)> change) : change_(std::move(change)) {}
+    explicit Short(std::function<void(Batch&)> change) : change_(std::move(change)) {}
     int64_t size() const override { return rows_.size(); }
-    void gather(const torch::Tensor& rows, Inputs& into) const override {
-      rows_.gather(rows, into);
+    BatchSpec spec() const override { return rows_.spec(); }
+    void gather(const torch::Tensor& rows, int64_t epoch, Batch& into) const override {
+      rows_.gather(rows, epoch, into);
       change_(into);
     }
     RowSource rows_{10};
-    std::function<void(Inputs&)> change_;
+    std::function<void(Batch&)> change_;
   };
   struct Case {
     const char* what;
-    std::function<void(Inputs&)> change;
+    std::function<void(Batch&)> change;
   };
   const Case cases[] = {
-      {"and gave 4 in X",
-       [](auto& into) {
-         into = {into.X.narrow(0, 0, 4), into.y.narrow(0, 0, 4)};
-       }},
-      {"and gave 0 in y", [](auto& into) { into.y = into.y.narrow(0, 0, 0); }},
-      {"and gave none in X", [](auto& into) { into = {}; }},
-      {"and gave one number in y", [](auto& into) { into.y = into.y.sum(); }},
+      {"the source was asked for ROWS rows, and gave 4 in input",
+       [](auto& into) { into = into.narrow(0, 4); }},
+      {"the source was asked for ROWS rows, and gave 0 in target",
+       [](auto& into) { into[1] = into[1].narrow(0, 0, 0); }},
+      {"the source was asked for ROWS rows, and gave none in input", [](auto& into) { into[0].reset(); }},
+      {"the source was asked for ROWS rows, and gave one number in target",
+       [](auto& into) { into[1] = into[1].sum(); }},
+      {"the source gave 0 tensors, its spec has 2", [](auto& into) { into = {}; }},
+      {"the source gave target as Int [ROWS], its spec has target target Long [n]",
+       [](auto& into) { into[1] = into[1].to(torch::kInt32); }},
+      {"the source gave input as Float [ROWS, 784], its spec has input Float [n, 1, 28, 28]",
+       [](auto& into) { into[0] = into[0].flatten(1); }},
   };
   for (const auto& [what, change] : cases) {
     const SourceFactory given = [&](torch::Device) { return std::make_shared<Short>(change); };
     TrainerOptions options;
     options.devices = {torch::kCPU, torch::kCPU};
     Trainer trainer(two_layers(), given, rows_on_device(10), options);
+    const auto for_rows = [what = what](int rows) {
+      std::string text = what;
+      if (const auto at = text.find("ROWS"); at != text.npos) text.replace(at, 4, std::to_string(rows));
+      return text;
+    };
     CHECK_THAT(error_of([&] { trainer.step(first_rows(10)); }).what,
-               ContainsSubstring("(cpu): in the gather of step 1: the source was asked for 5 rows, ") &&
-                   ContainsSubstring(what));
+               ContainsSubstring("(cpu): in the gather of step 1: " + for_rows(5)));
     Trainer tester(two_layers(), rows_on_device(10), given, options);
-    CHECK_THAT(
-        error_of([&] { tester.evaluate(); }).what,
-        ContainsSubstring("rank 0 (cpu): in the evaluation of rows 0 to 9: the source was asked for 10") &&
-            ContainsSubstring(what));
+    CHECK(error_of([&] { tester.evaluate(); }).what ==
+          "rank 0 (cpu): in the evaluation of rows 0 to 9: " + for_rows(10));
   }
 }
 
 TEST_CASE("the text of an error names the step, counted from 1 over the trainer's life") {
   auto calls = std::make_shared<std::atomic<int>>(0);
-  const Change third = [=](const Inputs& rows, const Loss& loss) {
+  const Change third = [=](const Batch& rows, const Loss& loss) {
     if (++*calls == 3) throw Mishap("enough");
     return loss(rows);
   };
@@ -277,7 +325,7 @@ TEST_CASE("errors of lockstep, of memory and of the system's threads that a mode
     using DataError::DataError;
   };
   const auto thrown = [](const std::function<void()>& action) {
-    const Change throws = [action](const Inputs& rows, const Loss& loss) {
+    const Change throws = [action](const Batch& rows, const Loss& loss) {
       action();
       return loss(rows);
     };
@@ -326,12 +374,10 @@ TEST_CASE("an error of a bucket hook stays as it is, on the replicas that wait f
 
 TEST_CASE("a label that is no class is told with its replica, in training and evaluation") {
   auto rows = RowSource(10).all();
-  rows.y = rows.y.clone();
-  rows.y[9] = GENERATE(-100, 10);
-  const auto label = rows.y[9].item<int64_t>();
-  const SourceFactory wrong = [rows](torch::Device device) {
-    return std::make_shared<RowsOnDevice>(rows, device);
-  };
+  rows[1] = rows[1].clone();
+  rows[1][9] = GENERATE(-100, 10);
+  const auto label = rows.target()[9].item<int64_t>();
+  const auto wrong = resident_rows(rows);
   for (const auto& layout : {Layout{2}, Layout{1, 1}}) {
     const auto found = in_processes(layout, {}, [&](int, const TrainerOptions& own) {
       std::vector<Found> errors;
@@ -372,7 +418,7 @@ TEST_CASE("a batch norm with one row on a replica is told with its replica, and 
 }
 
 TEST_CASE("after an error in an evaluation the model's parts train as before") {
-  const auto factory = changed(true, [](const Inputs&, const Loss&) -> Outcome { throw Mishap("mine"); });
+  const auto factory = changed(true, [](const Batch&, const Loss&) -> Outcome { throw Mishap("mine"); });
   TrainerOptions options;
   options.devices = {torch::kCPU};
   Trainer trainer(factory, rows_on_device(10), rows_on_device(10), options);

@@ -65,9 +65,9 @@ class PlainTraining {
     }
   }
 
-  void step(const Inputs& rows) {
+  void step(const Batch& rows) {
     optimizer_->zero_grad();
-    (model_.loss_sum({rows.X.to(torch::kFloat64), rows.y}).loss / rows.y.size(0)).backward();
+    (model_.loss_sum(in_precision(rows, Precision::kFp64)).loss / rows.rows()).backward();
     if (clip_norm_ > 0) torch::nn::utils::clip_grad_norm_(model_.module->parameters(), clip_norm_);
     optimizer_->step();
   }

@@ -6,8 +6,8 @@
 
 #include <lockstep/models/resnet18.h>
 #include <lockstep/parallel/training/replica_models.h>
-#include <lockstep/support/classification.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/model_factory.h>
 
 using namespace lockstep;
 using Catch::Matchers::ContainsSubstring;

@@ -6,7 +6,8 @@
 #include <functional>
 #include <memory>
 
-#include <lockstep/support/classification.h>
+#include <lockstep/data/resident_rows.h>
+#include <lockstep/support/model_factory.h>
 #include <lockstep/tests/support/whole_batch.h>
 
 namespace lockstep::testing {
@@ -48,7 +49,7 @@ inline ModelFactory two_layers(std::function<void(const torch::Tensor&)> looks =
 inline ModelFactory zeroing_gradients(const ModelFactory& factory) {
   return [factory] {
     auto model = factory();
-    model.loss_sum = [loss = model.loss_sum, module = model.module.get()](const Inputs& rows) {
+    model.loss_sum = [loss = model.loss_sum, module = model.module.get()](const Batch& rows) {
       module->zero_grad();
       return loss(rows);
     };
@@ -56,30 +57,6 @@ inline ModelFactory zeroing_gradients(const ModelFactory& factory) {
   };
 }
 
-class RowsOnDevice : public BatchSource {
- public:
-  RowsOnDevice(const Inputs& rows, torch::Device device) : X_(rows.X.to(device)), y_(rows.y.to(device)) {}
-
-  int64_t size() const override { return y_.size(0); }
-
-  void gather(const torch::Tensor& rows, Inputs& into) const override {
-    const auto write = [&](const torch::Tensor& all, torch::Tensor& to) {
-      auto sizes = all.sizes().vec();
-      sizes[0] = rows.size(0);
-      if (!to.defined() || to.sizes() != sizes) to = torch::empty(sizes, all.options());
-      torch::index_select_out(to, all, 0, rows);
-    };
-    write(X_, into.X);
-    write(y_, into.y);
-  }
-
- private:
-  torch::Tensor X_, y_;
-};
-
-inline SourceFactory rows_on_device(int64_t rows) {
-  return
-      [rows](torch::Device device) { return std::make_shared<RowsOnDevice>(RowSource(rows).all(), device); };
-}
+inline SourceFactory rows_on_device(int64_t rows) { return resident_rows(RowSource(rows).all()); }
 
 }  // namespace lockstep::testing

@@ -18,7 +18,7 @@ namespace {
 using Make = std::function<std::unique_ptr<PartitionScheme>(Mesh& mesh, const PartitionTask& task)>;
 
 // Rows in [0, 1], all different.
-Inputs made_up_rows(int64_t rows, torch::ScalarType dtype) {
+Batch made_up_rows(int64_t rows, torch::ScalarType dtype) {
   const auto X = torch::arange(rows * 784, torch::kFloat64).mul(37).remainder(251) / 251;
   return {X.view({rows, 1, 28, 28}).to(dtype), torch::arange(rows).mul(3).remainder(10)};
 }
@@ -37,18 +37,18 @@ PartitionTask task_of(const LayeredNetwork& network, int64_t rows,
 }
 
 // Plain torch on the whole network and batch.
-Params expected_gradients(const LayeredNetwork& network, const Params& params, const Inputs& batch) {
+Params expected_gradients(const LayeredNetwork& network, const Params& params, const Batch& batch) {
   Params leaves;
   for (const auto& param : params) leaves.push_back(param.clone().requires_grad_());
   torch::Tensor logits;
   if (network.name == "lenet") {
-    logits = lenet(batch.X, leaves);
+    logits = lenet(batch.input(), leaves);
   } else {
-    auto h = torch::relu(torch::mm(batch.X.flatten(1), leaves[0]) + leaves[1]);
+    auto h = torch::relu(torch::mm(batch.input().flatten(1), leaves[0]) + leaves[1]);
     h = torch::relu(torch::mm(h, leaves[2]) + leaves[3]);
     logits = torch::mm(h, leaves[4]) + leaves[5];
   }
-  torch::cross_entropy_loss(logits, batch.y).backward();
+  torch::cross_entropy_loss(logits, batch.target()).backward();
   Params gradients;
   for (const auto& leaf : leaves) gradients.push_back(leaf.grad());
   return gradients;

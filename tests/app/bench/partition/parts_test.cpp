@@ -101,11 +101,11 @@ TEST_CASE("mesh: an error on any device ends the run, and the next run works") {
 TEST_CASE("partition: an error in one stage ends the step on all devices") {
   Mesh mesh(cpus(3), 1);
   auto bad_rows = lenet_task(6);
-  bad_rows.batch.X = torch::zeros({6, 2, 28, 28});  // the first layer takes 1 channel
+  bad_rows.batch[0] = torch::zeros({6, 2, 28, 28});  // the first layer takes 1 channel
   CHECK_THROWS_WITH(take_step(mesh, *pipeline_parallel(mesh, bad_rows, {0, 3, 6, 9}, 2), .1),
                     ContainsSubstring("channels"));
   auto bad_label = lenet_task(6);
-  bad_label.batch.y[5] = 10;  // the last stage's second micro-batch
+  bad_label.batch[1][5] = 10;  // the last stage's second micro-batch
   CHECK_THROWS_WITH(take_step(mesh, *pipeline_parallel(mesh, bad_label, {0, 3, 6, 9}, 2), .1),
                     ContainsSubstring("out of bounds"));
   auto bad_middle = lenet_task(6);
@@ -121,7 +121,7 @@ TEST_CASE("partition: an error on one device ends a data parallel step on all") 
   for (const int64_t row : {0, 2, 5}) {  // on the first, the second and the third device
     Mesh mesh(cpus(3), 1);
     auto task = lenet_task(6);
-    task.batch.y[row] = 10;
+    task.batch[1][row] = 10;
     CHECK_THROWS_WITH(take_step(mesh, *data_parallel(mesh, task), .1), ContainsSubstring("out of bounds"));
   }
 }

@@ -9,6 +9,7 @@
 #include <lockstep/app/train/checkpoint/contents.h>
 #include <lockstep/app/train/checkpoint/run_folder.h>
 #include <lockstep/parallel/trainer.h>
+#include <lockstep/tests/app/run_files/classified.h>
 
 namespace lockstep::testing {
 
@@ -28,7 +29,7 @@ inline RunState state_of(int64_t step) {
   state.position = {
       .epoch = 2, .step = 1, .epoch_seconds = 1.5, .seconds = 2.5, .lr = .1, .accuracy = {.5, .75}};
   state.position.left_out = {{3, 4}, {6, 6}};
-  state.position.epoch_sums = row_sums(TrainSums{.loss = 1. / 3, .top1 = 4, .top5 = 5, .rows = 6, .bad = {}});
+  state.position.epoch_sums = classified(1. / 3, 6, 4, 5);
   state.plan = {{"model", "lenet"}, {"batch_size", 64}, {"lr", .1}};
   state.environment = {{"instructions", "avx2"}};
   state.file_bytes = {{"metrics.csv", 99}, {"metrics.jsonl", int64_t{1} << 40}};

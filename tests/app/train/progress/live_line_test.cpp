@@ -9,6 +9,7 @@
 #include <lockstep/app/train/progress/live_line.h>
 #include <lockstep/app/train/progress/live_run.h>
 #include <lockstep/parallel/trainer.h>
+#include <lockstep/tests/app/run_files/classified.h>
 
 using namespace lockstep;
 
@@ -16,17 +17,13 @@ namespace {
 
 const Style kPlain(false);
 
-RowSums sums_of(double loss, int64_t top1, int64_t rows) {
-  return row_sums(TrainSums{.loss = loss, .top1 = top1, .rows = rows, .bad = {}});
-}
-
 LiveFigures figures_of(double done) {
   return {.epoch = 3,
           .epochs = 10,
           .done = done,
           .seconds_left = 133,
           .images_per_second = 20755.4,
-          .sums = sums_of(5123.4, 8125, 10'000)};
+          .sums = testing::classified(5123.4, 10'000, 8125)};
 }
 
 size_t columns_of(const std::string& text) {
@@ -99,7 +96,7 @@ TEST_CASE("the live line is never wider than the terminal, and shows more where 
                    .done = done,
                    .seconds_left = 1e30,
                    .images_per_second = std::numeric_limits<double>::infinity(),
-                   .sums = sums_of(1e300, 1, 1)});
+                   .sums = testing::classified(1e300, 1, 1)});
   }
   for (const auto& figures : all) {
     for (const bool utf8 : {false, true}) {

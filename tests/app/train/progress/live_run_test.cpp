@@ -8,6 +8,7 @@
 
 #include <lockstep/app/train/progress/live_run.h>
 #include <lockstep/parallel/trainer.h>
+#include <lockstep/tests/app/run_files/classified.h>
 #include <lockstep/tests/support/files.h>
 #include <lockstep/tests/support/redirect.h>
 #include <lockstep/tests/support/temp_folder.h>
@@ -29,9 +30,8 @@ TrainPlan plan_of_70_steps() {
 
 StepInterval interval_of(double begin, int64_t steps) {
   // A resumed epoch also has sums of steps before the break.
-  const TrainSums sums{
-      .loss = 16 * static_cast<double>(steps), .top1 = 48 * steps, .rows = 64 * steps, .bad = {}};
-  return {.begin = begin, .steps = steps, .rows = 32 * steps, .sums = row_sums(sums)};
+  const auto sums = testing::classified(16 * static_cast<double>(steps), 64 * steps, 48 * steps);
+  return {.begin = begin, .steps = steps, .rows = 32 * steps, .sums = sums};
 }
 
 }  // namespace

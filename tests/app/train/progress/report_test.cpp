@@ -7,6 +7,7 @@
 
 #include <lockstep/app/train/plan/notices.h>
 #include <lockstep/app/train/progress/report.h>
+#include <lockstep/tests/app/run_files/classified.h>
 
 using namespace lockstep;
 using Catch::Matchers::ContainsSubstring;
@@ -20,10 +21,6 @@ TrainPlan plan_of(int64_t epochs, int64_t steps_per_epoch) {
   return plan;
 }
 
-RowSums row_sums_of(double loss, int64_t top1, int64_t rows, int64_t top5 = 0) {
-  return row_sums(TrainSums{.loss = loss, .top1 = top1, .top5 = top5, .rows = rows, .bad = {}});
-}
-
 // The steps of 1000 images at this speed.
 StepInterval interval_of(const RowSums& sums, double images_per_second) {
   return {.end = 1000 / images_per_second, .rows = 1000, .sums = sums};
@@ -32,9 +29,9 @@ StepInterval interval_of(const RowSums& sums, double images_per_second) {
 EpochReport epoch_of_images() {
   EpochReport report;
   report.epoch = 1;
-  report.trained = {.lr = .2, .sums = row_sums_of(2302.6, 100, 1000)};
+  report.trained = {.lr = .2, .sums = testing::classified(2302.6, 1000, 100)};
   report.seconds = .75;
-  report.test = row_sums(Evaluation{.loss_sum = 230.17, .top1 = 10, .rows = 100});
+  report.test = testing::classified(230.17, 100, 10);
   return report;
 }
 
@@ -51,20 +48,20 @@ size_t widest_line(const std::string& text) {
 }  // namespace
 
 TEST_CASE("a step line has epoch, step, loss, accuracies and speed") {
-  CHECK(step_line(interval_of(row_sums_of(2302.8, 97, 1000, 505), 96'517.6), {.epoch = 1, .step = 50},
+  CHECK(step_line(interval_of(testing::classified(2302.8, 1000, 97, 505), 96'517.6), {.epoch = 1, .step = 50},
                   plan_of(10, 235)) ==
         "epoch  1/10 | step  50/235 | loss 2.3028 | top1  9.7% top5 50.5% | 96,518 img/s");
 }
 
 TEST_CASE("a step line that would have more than 80 columns leaves out the number of epochs, then of steps") {
-  const auto sums = row_sums_of(2302.8, 97, 1000, 505);
+  const auto sums = testing::classified(2302.8, 1000, 97, 505);
   const RunPosition early{.epoch = 1, .step = 100};
   CHECK(step_line(interval_of(sums, 199.1), early, plan_of(10, 10'000)) ==
         "epoch  1/10 | step   100/10000 | loss 2.3028 | top1  9.7% top5 50.5% | 199 img/s");
   CHECK(step_line(interval_of(sums, 1990.6), early, plan_of(10, 10'000)) ==
         "epoch  1 | step   100/10000 | loss 2.3028 | top1  9.7% top5 50.5% | 1,991 img/s");
-  CHECK(step_line(interval_of(row_sums_of(2302.8, 1000, 1000, 1000), 98'765), {.epoch = 1000, .step = 60'000},
-                  plan_of(1000, 60'000)) ==
+  CHECK(step_line(interval_of(testing::classified(2302.8, 1000, 1000, 1000), 98'765),
+                  {.epoch = 1000, .step = 60'000}, plan_of(1000, 60'000)) ==
         "epoch 1000 | step 60000 | loss 2.3028 | top1 100.0% top5 100.0% | 98,765 img/s");
 }
 
@@ -82,14 +79,14 @@ TEST_CASE("an epoch has a line of losses and accuracies, and one of the rate and
 
 TEST_CASE("an epoch whose steps were all left out has no loss and no rate") {
   auto report = epoch_of_images();
-  report.trained.sums = {};
+  report.trained.sums = zero_sums(testing::kClassified);
   CHECK(epoch_lines(report, plan_of(10, 235)) ==
         "epoch  1/10 | all steps left out | test loss 2.3017 acc 0.100 | 0.8 s");
 }
 
 TEST_CASE("step and epoch lines fit 80 columns with large figures too") {
-  const auto slow = interval_of(row_sums_of(61972.1, 982, 1000, 999), 254);
-  const auto fast = interval_of(row_sums_of(2302.6, 982, 1000, 999), 987'654);
+  const auto slow = interval_of(testing::classified(61972.1, 1000, 982, 999), 254);
+  const auto fast = interval_of(testing::classified(2302.6, 1000, 982, 999), 987'654);
   CHECK(step_line(slow, {.epoch = 100, .step = 235}, plan_of(100, 235)).size() <= 80);
   CHECK(step_line(fast, {.epoch = 10, .step = 235}, plan_of(10, 235)).size() <= 80);
   for (const int64_t steps : {10'000, 60'000}) {

@@ -160,7 +160,7 @@ TEST_CASE("a parameter whose memory is replaced after capture ends the replayed 
   fake_step_graphs() = {.available = true};
   const int world = GENERATE(1, 2);
   std::atomic<int> computed = 0;  // by the last replica
-  auto trainer = make_trainer(lenet_with([&](const Inputs& inputs, const Loss& loss, int replica) {
+  auto trainer = make_trainer(lenet_with([&](const Batch& inputs, const Loss& loss, int replica) {
                                 computed += replica + 1 == world;
                                 return loss(inputs);
                               }),
@@ -211,7 +211,7 @@ TEST_CASE("a parameter whose memory is replaced during capture is a wrong use, n
   fake_step_graphs() = {.available = true, .runs_at_capture = true};
   const auto mode = GENERATE(CudaGraph::kOn, CudaGraph::kAuto);
   std::atomic<torch::nn::Module*> module = nullptr;
-  const auto factory = lenet_with([&](const Inputs& inputs, const Loss& loss, int) {
+  const auto factory = lenet_with([&](const Batch& inputs, const Loss& loss, int) {
     if (auto* replaced = module.exchange(nullptr)) {
       auto param = replaced->named_parameters()["b2"];
       param.set_data(param.detach().clone());

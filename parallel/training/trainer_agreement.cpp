@@ -1,0 +1,45 @@
+// The functions of Trainer that make sure that all replicas have the same metrics and batches.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include <lockstep/parallel/collectives/agree.h>
+#include <lockstep/parallel/trainer.h>
+#include <lockstep/parallel/training/model_errors.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+
+// The sums of all replicas are added by their place.
+void Trainer::agree_on_metrics() const {
+  std::vector<Lines> all;
+  for (const auto& model : models_) {
+    auto& lines = all.emplace_back();
+    for (const auto& [name, type, own_weight, finish] : model.metrics) {
+      if (std::ranges::count(model.metrics, name, &MetricKind::name) > 1) {
+        throw UsageError(fmt::format("the model declares two metrics named {}", name),
+                         "give each its own name");
+      }
+      lines.push_back(fmt::format("{}: a {}{}", name, type == MetricType::kCount ? "count" : "mean",
+                                  own_weight ? " with its own weight" : ""));
+    }
+    if (model.weight) lines.emplace_back("a weight of the loss");
+  }
+  constexpr const char* kHint = "declare the same metrics, in the same order, for all replicas";
+  require_same(all, "replica", "metrics", kHint);
+  agree(options_.process_group.get(), "metrics", all.front(), kHint);
+}
+
+// One loss takes the rows of both sets, in every process.
+void Trainer::agree_on_batches() const {
+  const auto training = train_sources_.front()->spec(), test = test_sources_.front()->spec();
+  require_alike(training, test);
+  Lines lines;
+  for (const auto* spec : {&training, &test}) {
+    for (const auto& tensor : *spec) lines.push_back(to_string(tensor));
+  }
+  agree(options_.process_group.get(), "batches", lines, "give all processes the same data set");
+}
+
+}  // namespace lockstep

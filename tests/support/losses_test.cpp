@@ -1,0 +1,145 @@
+// Losses and counts of rows with classes.
+#include <torch/nn/functional/loss.h>
+
+#include <lockstep/tests/catch.h>
+
+#include <string>
+#include <vector>
+
+#include <lockstep/support/error.h>
+#include <lockstep/support/losses.h>
+#include <lockstep/tests/support/refusal.h>
+
+using namespace lockstep;
+using namespace lockstep::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+constexpr int64_t kRows = 7, kClasses = 10;
+
+torch::Tensor logits() { return torch::arange(kRows * kClasses).mul(.7).sin().view({kRows, kClasses}); }
+
+torch::Tensor labels() { return torch::arange(kRows).mul(3).remainder(kClasses); }
+
+}  // namespace
+
+TEST_CASE("labels of every integer type have torch's loss of int64 labels") {
+  namespace F = torch::nn::functional;
+  const auto sum = F::CrossEntropyFuncOptions().reduction(torch::kSum);
+  const auto expected = F::cross_entropy(logits(), labels(), sum);
+  const auto right = (logits().argmax(1) == labels()).sum();
+  for (const auto type : {torch::kUInt8, torch::kInt8, torch::kInt16, torch::kInt32, torch::kInt64,
+                          torch::kUInt16, torch::kUInt32}) {
+    INFO(toString(type));
+    const auto outcome = classification_outcome(logits(), labels().to(type));
+    CHECK(outcome.loss.equal(expected));
+    CHECK(outcome.metrics[0].sum.equal(right));
+  }
+}
+
+TEST_CASE("labels that are not classes of the logits are refused, with both values") {
+  struct Refused {
+    std::string what, hint;
+  };
+  const auto refusal = [](const torch::Tensor& given, const torch::Tensor& y) {
+    try {
+      classification_outcome(given, y);
+    } catch (const DataError& error) {
+      return Refused{error.message(), error.hint()};
+    }
+    return Refused{"nothing", ""};
+  };
+  const auto with = [](int64_t row, int64_t label) {
+    auto y = labels();
+    y[row] = label;
+    return y;
+  };
+  CHECK(refusal(logits(), labels()).what == "nothing");
+  CHECK(refusal(logits(), with(4, kClasses)).what ==
+        "row 4 of 7 has label 10, but the logits have 10 classes");
+  CHECK(refusal(logits(), with(0, -1)).what == "row 0 of 7 has label -1, but the logits have 10 classes");
+  CHECK(refusal(logits(), with(6, 200).to(torch::kUInt8)).what ==
+        "row 6 of 7 has label 200, but the logits have 10 classes");
+  const auto ignored = refusal(logits(), with(2, -100));
+  CHECK(ignored.what == "row 2 of 7 has label -100, but the logits have 10 classes");
+  CHECK_THAT(ignored.hint, ContainsSubstring("ignore_index"));
+  CHECK_THAT(refusal(logits(), torch::full({kRows}, -100)).hint, ContainsSubstring("ignore_index"));
+  CHECK(refusal(logits(), labels().to(torch::kFloat32)).what == "the labels are Float, classes are integers");
+  CHECK(refusal(logits(), labels() > 4).what == "the labels are Bool, classes are integers");
+  CHECK(refusal(logits(), labels().slice(0, 1)).what == "labels of shape [6] for logits of shape [7, 10]");
+  CHECK(refusal(logits(), labels().unsqueeze(1)).what ==
+        "labels of shape [7, 1] for logits of shape [7, 10]");
+  CHECK(refusal(logits()[0], labels()).what == "labels of shape [7] for logits of shape [10]");
+}
+
+// The numbers are of Python's torch.nn.functional in double, with
+//   i = torch.arange(12); out = (i*.7).sin().view(4, 3); tgt = (i*.3).cos().view(4, 3)
+//   F.mse_loss(out, tgt), F.l1_loss(out, tgt), F.smooth_l1_loss(out, tgt, beta=.5), and .grad[1, 2] of each
+TEST_CASE(
+    "mse and smooth L1 are torch's means over all numbers, as sums over the rows, with their gradients") {
+  const auto i = torch::arange(12, torch::kFloat64);
+  const auto out = i.mul(.7).sin().view({4, 3}), target = i.mul(.3).cos().view({4, 3});
+  const struct {
+    OutputLoss loss;
+    double mean, gradient;
+    std::vector<std::string> metrics;
+  } cases[] = {{mse(), 0.7897979103212561, -0.07025340489288712, {"mae", "rmse"}},
+               {smooth_l1(.5), 0.46137400234062437, -0.07025340489288712, {"mae"}}};
+  for (const auto& [loss, mean, gradient, metrics] : cases) {
+    const auto leaf = out.clone().requires_grad_();
+    const auto outcome = loss.loss_sum(leaf, target);
+    CHECK((outcome.loss / 4).item<double>() == Approx(mean).epsilon(1e-12));
+    (outcome.loss / 4).backward();
+    CHECK(leaf.grad()[1][2].item<double>() == Approx(gradient).epsilon(1e-12));
+    REQUIRE(outcome.metrics.size() == metrics.size());
+    for (size_t m = 0; m < metrics.size(); ++m) CHECK(loss.metrics[m].name == metrics[m]);
+    CHECK(outcome.metrics[0].sum.item<double>() / 4 == Approx(0.661111896170284).epsilon(1e-12));
+    CHECK_FALSE(outcome.metrics[0].sum.requires_grad());
+    const auto none = loss.loss_sum(out.slice(0, 0, 0), target.slice(0, 0, 0));
+    CHECK(none.loss.item<double>() == 0);
+    CHECK(refusal_of<DataError>([&, &own = loss] {
+            own.loss_sum(out.slice(1, 0, 1), target.select(1, 0));
+          }) == "targets of shape [4] for outputs of shape [4, 1]");
+  }
+  CHECK(mse().metrics[1].finish(9) == 3);
+  CHECK(refusal_of([] { smooth_l1(0); }) == "a smooth L1 loss with beta 0");
+}
+
+// With logits = (torch.arange(30)*.7).sin().view(2, 3, 5); t = torch.tensor([[1, 4, 0], [2, -100, -100]])
+//   F.cross_entropy(logits.flatten(0, 1), t.flatten()), and .grad[1, 0, 2]
+TEST_CASE("cross-entropy over tokens is torch's mean over those that count, with its gradient") {
+  const auto loss = token_cross_entropy();
+  const auto logits = torch::arange(30, torch::kFloat64).mul(.7).sin().view({2, 3, 5}).requires_grad_();
+  const auto tokens = torch::tensor({1, 4, 0, 2, -100, -100}, torch::kInt64).view({2, 3});
+  const auto weight = loss.weight(tokens);
+  CHECK(weight.item<int64_t>() == 4);
+  const auto outcome = loss.loss_sum(logits, tokens);
+  const auto mean = outcome.loss / weight;
+  CHECK(mean.item<double>() == Approx(1.5782788353420376).epsilon(1e-12));
+  mean.backward();
+  CHECK(logits.grad()[1][0][2].item<double>() == Approx(-0.21878972495885915).epsilon(1e-12));
+  const auto& perplexity = outcome.metrics[0];
+  CHECK(loss.metrics[0].finish(perplexity.sum.item<double>() / perplexity.weight.item<double>()) ==
+        Approx(4.846606819934635).epsilon(1e-12));
+  CHECK(outcome.metrics[1].sum.item<int64_t>() == 1);
+  CHECK(outcome.metrics[1].weight.item<int64_t>() == 4);
+  CHECK(refusal_of<DataError>([&] { loss.loss_sum(logits, tokens.flatten()); }) ==
+        "targets of shape [6] for logits of shape [2, 3, 5]");
+}
+
+TEST_CASE("a classification counts top5 from five classes on, or if nothing says how many there are") {
+  const auto names = [](const OutputLoss& loss) {
+    std::vector<std::string> all;
+    for (const auto& kind : loss.metrics) {
+      CHECK(kind.type == MetricType::kCount);
+      all.push_back(kind.name);
+    }
+    const auto outcome = loss.loss_sum(logits(), labels());
+    CHECK(outcome.metrics.size() == all.size());
+    return all;
+  };
+  CHECK(names(classification()) == std::vector<std::string>{"top1", "top5"});
+  CHECK(names(classification(5)) == std::vector<std::string>{"top1", "top5"});
+  CHECK(names(classification(4)) == std::vector<std::string>{"top1"});
+}
