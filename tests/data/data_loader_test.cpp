@@ -109,7 +109,7 @@ torch::Tensor epoch_data(const Dataset& data_set, int world, int workers, int64_
 
 }  // namespace
 
-TEST_CASE("loaders of all ranks together give the global batches of batch_order, for any number of ranks") {
+TEST_CASE("the replicas' loaders together give the batches of batch_order, for any number of replicas") {
   for (const auto& [rows, batch_rows] :
        std::vector<std::pair<int64_t, int64_t>>{{29, 8}, {24, 8}, {5, 8}, {3, 1}, {1, 7}, {0, 4}}) {
     for (const int world : {1, 2, 3, 8}) {
