@@ -73,8 +73,8 @@ class Trainer {
   // Trains one step on these rows of the training set, split over the replicas of the world. The update is
   // the same as for all rows on one device. Returns while up to steps_in_flight() - 1 steps are in flight;
   // take_times, take_sums, evaluate, weights and synchronize wait for them. Throws UsageError when there are
-  // no rows, what lr() throws, the error that ended this or an earlier step, and what check_sync() throws where
-  // options.check_sync asks for it. epoch: for sources whose rows differ between epochs, from 0.
+  // no rows, what lr() throws, the error that ended this or an earlier step, and what check_sync() throws
+  // where options.check_sync asks for it. epoch: for sources whose rows differ between epochs, from 0.
   void step(std::span<const int64_t> rows, int64_t epoch = 0);
 
   // Tells each replica's source which rows a later step() of this batch asks it for

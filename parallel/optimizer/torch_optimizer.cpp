@@ -25,7 +25,7 @@ std::string type_of(const torch::optim::Optimizer& optimizer) {
   return c10::demangle(typeid(optimizer).name());
 }
 
-// Of its options; nothing if they have none.
+// A value of its options; nothing if they have none.
 std::optional<double> rate_of(const torch::optim::OptimizerOptions& options) {
   try {
     return options.get_lr();
