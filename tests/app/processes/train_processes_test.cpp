@@ -103,9 +103,10 @@ TEST_CASE("process 0 writes the files that all were asked for, and its --log-eve
 TEST_CASE("a plateau's rate falls in all processes") {
   const TempFolder folder;
   const auto metrics = (folder / "run.jsonl").string();
-  run_all_ending(0, small_world({"--epochs", "3", "--lr", "1e-6", "--schedule", "plateau", "--gamma", "0.5",
-                                 "--plateau-patience", "0", "--check-sync", "1", "--metrics", metrics},
-                                {on_devices("cpu"), on_devices("cpu")}));
+  run_all_ending(
+      0, small_world({"--epochs", "3", "--log-every", "1", "--lr", "1e-6", "--schedule", "plateau", "--gamma",
+                      "0.5", "--plateau-patience", "0", "--check-sync", "1", "--metrics", metrics},
+                     {on_devices("cpu"), on_devices("cpu")}));
   CHECK(rates_in(metrics_in(metrics)) == std::vector<double>{1e-6, 5e-7});
 }
 
