@@ -37,8 +37,6 @@ struct TrainSums : RowSums {
     int rank = 0;
   };
   std::optional<Bad> bad;
-
-  TrainSums& operator+=(const TrainSums& other);
 };
 
 // Holds one replica per device of this process, each with its own worker thread, and the data once per
