@@ -46,13 +46,19 @@ StepTimes slowest(const std::vector<StepTimestamps>& times) {
 
 // Before other processes wait for this one.
 TrainerOptions validated(TrainerOptions options, const ModelFactory& factory, const SourceFactory& train,
-                         const SourceFactory& test) {
+                         const TestSets& test) {
   if (!factory) throw UsageError("the model factory is empty", "such as model_factory<Net>()");
-  for (const auto* source : {&train, &test}) {
-    if (*source) continue;
-    throw UsageError(
-        fmt::format("the factory of the {} set is empty", source == &train ? "training" : "test"),
-        "give a function that returns a BatchSource on a device");
+  const auto require = [](const std::string& name, const SourceFactory& source) {
+    if (source) return;
+    throw UsageError(fmt::format("the factory of the {} set is empty", name),
+                     "give a function that returns a BatchSource on a device");
+  };
+  require("training", train);
+  if (test.begin() == test.end()) throw UsageError("there is no test set", "give one, or several by name");
+  for (const auto& set : test) {
+    require(set.name, set.source);
+    if (std::ranges::count(test, set.name, &TestSet::name) == 1) continue;
+    throw UsageError(fmt::format("two test sets are named {}", set.name), "give each its own name");
   }
   options.validate();
   return options;
@@ -82,6 +88,12 @@ Model new_model(const ModelFactory& factory) {
   return model;
 }
 
+auto sources_by_name(std::span<const torch::Device> devices, const TestSets& sets) {
+  std::vector<std::pair<std::string, std::vector<std::shared_ptr<const BatchSource>>>> sources;
+  for (const auto& set : sets) sources.emplace_back(set.name, sources_for(devices, set.source));
+  return sources;
+}
+
 // Cuts rows into parts of these sizes, in order.
 std::vector<std::span<const int64_t>> cut(std::span<const int64_t> rows, const std::vector<int64_t>& sizes) {
   std::vector<std::span<const int64_t>> parts;
@@ -106,14 +118,14 @@ TrainSums& TrainSums::operator+=(const TrainSums& other) {
   return *this;
 }
 
-Trainer::Trainer(const ModelFactory& factory, const SourceFactory& train, const SourceFactory& test,
+Trainer::Trainer(const ModelFactory& factory, const SourceFactory& train, const TestSets& test,
                  TrainerOptions options)
     : options_(validated(std::move(options), factory, train, test)),
       workers_(options_.devices, replica_threads(options_)),
       communicator_(checked_communicator(options_)),
       models_(build_replicas(workers_.size(), [&] { return new_model(factory); })),
       train_sources_(sources_for(options_.devices, train)),
-      test_sources_(sources_for(options_.devices, test)),
+      test_sources_(sources_by_name(options_.devices, test)),
       replicas_(options_.devices.size()),
       in_flight_(steps_in_flight(options_)) {
   require_separate_models(models_);
