@@ -22,6 +22,7 @@ set(LOCKSTEP_PUBLIC_HEADERS
   parallel/allreduce.h
   parallel/batch_norm_sync.h
   parallel/build_replicas.h
+  parallel/check_split.h
   parallel/communicator.h
   parallel/devices.h
   parallel/get_params.h

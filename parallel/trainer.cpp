@@ -47,16 +47,10 @@ StepTimes slowest(const std::vector<StepTimestamps>& times) {
 // Before other processes wait for this one.
 TrainerOptions validated(TrainerOptions options, const ModelFactory& factory, const SourceFactory& train,
                          const TestSets& test) {
-  if (!factory) throw UsageError("the model factory is empty", "such as model_factory<Net>()");
-  const auto require = [](const std::string& name, const SourceFactory& source) {
-    if (source) return;
-    throw UsageError(fmt::format("the factory of the {} set is empty", name),
-                     "give a function that returns a BatchSource on a device");
-  };
-  require("training", train);
+  require_factories(factory, train);
   if (test.begin() == test.end()) throw UsageError("there is no test set", "give one, or several by name");
   for (const auto& set : test) {
-    require(set.name, set.source);
+    require_factory_of_set(set.source, set.name);
     if (std::ranges::count(test, set.name, &TestSet::name) == 1) continue;
     throw UsageError(fmt::format("two test sets are named {}", set.name), "give each its own name");
   }
@@ -76,16 +70,6 @@ std::unique_ptr<Communicator> checked_communicator(const TrainerOptions& options
         "give the trainers of all processes the same ones");
   options.validate(communicator->world_size());
   return communicator;
-}
-
-Model new_model(const ModelFactory& factory) {
-  auto model = factory();
-  if (!model.module || !model.loss_sum) {
-    throw UsageError(
-        fmt::format("the model factory returned a model without {}", model.module ? "loss_sum" : "module"),
-        "a Model has both: the module, and the function that computes its loss");
-  }
-  return model;
 }
 
 auto sources_by_name(std::span<const torch::Device> devices, const TestSets& sets) {

@@ -47,6 +47,9 @@ struct TrainSums : RowSums {
 // distinct device. Not thread-safe. Call leave_cores_to_replicas() (main_thread.h) first. An error in one
 // replica ends the step on all replicas and is thrown once. Afterwards the trainer can only be destroyed.
 //
+// A step, an evaluation and a prediction are the same for any number of replicas, to rounding. check_split()
+// (check_split.h) tells whether a model allows that.
+//
 // Errors of the model and the data begin with the replica and the step: "rank 1 (cuda:1): in the forward pass
 // of step 3: ...", or with the rows of an evaluation. UsageError for an Outcome that does not have what
 // types.h says, or rows that are not as the source's spec; DataError for rows that do not fit the model

@@ -36,8 +36,8 @@ class NetFactory {
     }
   }
 
-  // What the net gives for some rows, as Model::output. Without it: net.forward() of the batch's one input,
-  // where there is such a forward().
+  // A function that gives Model::output. Without one it is net.forward() of the batch's one input, where
+  // there is such a forward().
   NetFactory& output(std::function<torch::Tensor(Net&, const Batch&)> of_rows) {
     output_ = std::move(of_rows);
     return *this;

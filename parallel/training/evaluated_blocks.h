@@ -61,7 +61,7 @@ class EvaluatedBlocks {
   using Function = std::function<torch::Tensor(const Batch& rows, const Batch& converted)>;
   torch::Tensor compute(int64_t block, std::span<const int64_t> numbers, const Function& function);
 
-  // Of the block that is computed: "rank 1 (cpu): in the evaluation of rows 0 to 255".
+  // The block that is computed, as in "rank 1 (cpu): in the evaluation of rows 0 to 255".
   const std::string& place() const { return place_; }
 
  private:
