@@ -44,6 +44,7 @@ set(LOCKSTEP_PUBLIC_HEADERS
   parallel/timing/step_times.h
   parallel/timing/trace.h
   parallel/train_batch.h
+  parallel/train_epochs.h
   parallel/trainer.h
   parallel/trainer_options.h
   parallel/training/bn_policy.h

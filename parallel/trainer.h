@@ -158,6 +158,7 @@ class Trainer {
 
   // Waits for the steps in flight, and for the devices of this process. Throws the error that ended a step.
   void synchronize();
+  const TrainerOptions& options() const { return options_; }
   int world_size() const { return communicator_->world_size(); }
   int local_size() const { return workers_.size(); }
   int first_rank() const { return communicator_->first_rank(); }  // of this process's replicas

@@ -18,7 +18,7 @@ double rounding_of(torch::ScalarType type) {
 
 constexpr double kZero = 1e-12;  // sums that cancel leave rounding
 
-std::string text_of(const std::string& name, int64_t rows, double whole, double parts) {
+std::string difference_text(const std::string& name, int64_t rows, double whole, double parts) {
   auto values = std::pair(fmt::format("{:.4g}", whole), fmt::format("{:.4g}", parts));
   if (values.first == values.second) {
     values = {fmt::format("{:.12g}", whole), fmt::format("{:.12g}", parts)};
@@ -27,7 +27,7 @@ std::string text_of(const std::string& name, int64_t rows, double whole, double 
                      values.second);
 }
 
-const char* hint_of(ShardSum::Kind kind, bool is_mean) {
+const char* advice_on(ShardSum::Kind kind, bool is_mean) {
   switch (kind) {
     case ShardSum::Kind::kLoss:
       return is_mean ? "a loss is the sum over the rows, which Trainer divides by the rows of the whole "
@@ -57,12 +57,12 @@ std::optional<SplitDifference> difference_of_sum(const SplitOutcome& split, size
   }
   const double rounding = whole.rounding * size + kZero;
   if (std::abs(whole.value - sum) <= rounding) return std::nullopt;
-  auto text = text_of(whole.name, split.whole.rows, whole.value, sum);
+  auto text = difference_text(whole.name, split.whole.rows, whole.value, sum);
   if (!std::isfinite(whole.value)) return SplitDifference{text, "give rows for which it is finite"};
   // A mean, weighted or not, lies between those of the parts.
   const bool is_mean = whole.value >= low - rounding && whole.value <= high + rounding;
   if (is_mean) text += ": it seems to be a mean";
-  return SplitDifference{text, hint_of(whole.kind, is_mean)};
+  return SplitDifference{text, advice_on(whole.kind, is_mean)};
 }
 
 // Compared with the largest gradient of all parameters: one that is zero but for rounding says nothing.
@@ -81,8 +81,8 @@ std::optional<SplitDifference> difference_of_gradients(const SplitOutcome& split
     if (distance.item<double>() <= split.whole.sums.front().rounding * largest + kZero) continue;
     const auto i = at.item<int64_t>();
     return SplitDifference{
-        text_of("the loss's gradient in " + trained[p].name, split.whole.rows, whole[i].item<double>(),
-                sum[i].item<double>()),
+        difference_text("the loss's gradient in " + trained[p].name, split.whole.rows,
+                        whole[i].item<double>(), sum[i].item<double>()),
         "the loss does not depend on the split, but its backward pass does: look for hooks, "
         "and for autograd functions of your own, that know the number of rows"};
   }

@@ -162,7 +162,7 @@ TEST_CASE("outputs follow the precision") {
 
 namespace {
 
-struct Normed : torch::nn::Module {
+struct NormedClasses : torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& X) { return outer(norm(inner(X.flatten(1))).relu()); }
   torch::nn::Linear inner = register_module("inner", torch::nn::Linear(784, 12));
   torch::nn::BatchNorm1d norm = register_module("norm", torch::nn::BatchNorm1d(12));
@@ -177,9 +177,9 @@ TEST_CASE("a prediction has the batch-norm statistics of an evaluation, and trai
     auto options = options_for(3);
     options.bn = bn;
     torch::manual_seed(3);
-    Trainer trainer(model_factory<Normed>(), resident_rows(rows), resident_rows(rows), options);
+    Trainer trainer(model_factory<NormedClasses>(), resident_rows(rows), resident_rows(rows), options);
     torch::manual_seed(3);
-    Trainer other(model_factory<Normed>(), resident_rows(rows), resident_rows(rows), options);
+    Trainer other(model_factory<NormedClasses>(), resident_rows(rows), resident_rows(rows), options);
     for (int step = 0; step < 3; ++step) {
       trainer.step(first_rows(60));
       other.step(first_rows(60));
