@@ -216,7 +216,7 @@ void SplitCheck::require_nothing_of_no_rows() {
   bool drew = false;
   for (const auto& sum : compute(whole_.narrow(0, 0), drew).sums) {
     if (sum.value == 0) continue;
-    throw UsageError(fmt::format("{} of 0 rows is {:.4g}", sum.name, sum.value),
+    throw UsageError(fmt::format("{} of 0 rows is {}", sum.name, number_text(sum.value)),
                      "with " + NamedOption{"bn", "sync", "BnPolicy::kSync"} +
                          " replicas without rows compute, too, and add 0: a mean of no rows is NaN");
   }
@@ -254,8 +254,8 @@ void SplitCheck::require_weight_of_the_batch() {
   const auto after = model_.weight(whole_).item<double>();
   if (before == after) return;
   throw UsageError(
-      fmt::format("the weight of the loss of {} rows is {:.6g}, and {:.6g} with other parameters",
-                  whole_.rows(), before, after),
+      fmt::format("the weight of the loss of {} rows is {}, and {} with other parameters", whole_.rows(),
+                  number_text(before), number_text(after)),
       "a weight is of the batch alone: all replicas sum it before they compute. Give what depends "
       "on the model as a part of the loss");
 }

@@ -4,9 +4,7 @@
 //                          .batch_size = 256,
 //                          .order = [](int64_t epoch) { return batch_order(/*seed=*/0, epoch, 4096); },
 //                          .after_epoch = [&](EpochRun& run) {
-//                            const double mae = trainer.evaluate()["mae"];
-//                            if (trainer.first_rank() == 0) std::printf("mae %f\n", mae);
-//                            if (mae < .01) run.stop();
+//                            if (trainer.evaluate()["mae"] < .01) run.stop();
 //                          }});
 //
 // A loop of your own around Trainer::step() trains the same. This one also goes on within an epoch, after

@@ -19,10 +19,8 @@ double rounding_of(torch::ScalarType type) {
 constexpr double kZero = 1e-12;  // sums that cancel leave rounding
 
 std::string difference_text(const std::string& name, int64_t rows, double whole, double parts) {
-  auto values = std::pair(fmt::format("{:.4g}", whole), fmt::format("{:.4g}", parts));
-  if (values.first == values.second) {
-    values = {fmt::format("{:.12g}", whole), fmt::format("{:.12g}", parts)};
-  }
+  auto values = std::pair(number_text(whole), number_text(parts));
+  if (values.first == values.second) values = {number_text(whole, 12), number_text(parts, 12)};
   return fmt::format("{} of {} rows is {}, of their two parts together {}", name, rows, values.first,
                      values.second);
 }
@@ -90,6 +88,10 @@ std::optional<SplitDifference> difference_of_gradients(const SplitOutcome& split
 }
 
 }  // namespace
+
+std::string number_text(double value, int digits) {
+  return std::isnan(value) ? "nan" : fmt::format("{:.{}g}", value, digits);
+}
 
 void ShardOutcome::add(ShardSum::Kind kind, const std::string& name, const torch::Tensor& sum) {
   sums.push_back({.kind = kind,

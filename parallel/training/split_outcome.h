@@ -38,6 +38,9 @@ struct SplitOutcome {
   bool drew = false;  // random numbers
 };
 
+// "2.303"; a NaN of either sign is "nan".
+std::string number_text(double value, int digits = 4);
+
 // A number that the whole and its parts have otherwise, in words: "the loss of 64 rows is 2.303, of their two
 // parts together 4.605: it seems to be a mean".
 struct SplitDifference {
