@@ -47,8 +47,8 @@ struct TrainSums : RowSums {
 // distinct device. Not thread-safe. Call leave_cores_to_replicas() (main_thread.h) first. An error in one
 // replica ends the step on all replicas and is thrown once. Afterwards the trainer can only be destroyed.
 //
-// A step, an evaluation and a prediction are the same for any number of replicas, to rounding. check_split()
-// (check_split.h) tells whether a model allows that.
+// Any number of replicas takes the same steps, to rounding, if the model's loss is a sum over the rows and
+// none looks at the others: check_split() (check_split.h) tells.
 //
 // Errors of the model and the data begin with the replica and the step: "rank 1 (cuda:1): in the forward pass
 // of step 3: ...", or with the rows of an evaluation. UsageError for an Outcome that does not have what
@@ -119,9 +119,9 @@ class Trainer {
 
   // Returns the model's outputs (Model::output) for rows of a data set, in their order: (rows, ...) on the
   // host, in the dtype that the model gives, without a graph, the same in every process. rows: their numbers,
-  // any number of times and in any order; empty: all. Without rows it is (0, ...), and (0) if the data set is
-  // empty. As evaluate() it takes blocks of kEvaluationBlock rows, which the replicas of the world take in
-  // rotation: no output depends on the number of replicas.
+  // in any order, and more than once if you like; nullopt: all. For an empty list it is (0, ...), and (0) if
+  // the data set is empty. As in evaluate() the replicas of the world take blocks of kEvaluationBlock rows in
+  // rotation: no output depends on their number.
   //
   // The data set is loaded for each call. It has the inputs of the training set, and needs no targets. Throws
   // UsageError, in every process and before anything is computed, for a model without an output, other
