@@ -21,6 +21,7 @@ set(LOCKSTEP_PUBLIC_HEADERS
   parallel/allreduce.h
   parallel/batch_norm_sync.h
   parallel/build_replicas.h
+  parallel/check_split.h
   parallel/communicator.h
   parallel/devices.h
   parallel/get_params.h
@@ -42,6 +43,7 @@ set(LOCKSTEP_PUBLIC_HEADERS
   parallel/timing/step_times.h
   parallel/timing/trace.h
   parallel/train_batch.h
+  parallel/train_epochs.h
   parallel/trainer.h
   parallel/trainer_options.h
   parallel/training/bn_policy.h

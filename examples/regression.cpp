@@ -9,7 +9,9 @@
 
 #include <lockstep/data/batch_order.h>
 #include <lockstep/data/resident_rows.h>
+#include <lockstep/parallel/check_split.h>
 #include <lockstep/parallel/devices.h>
+#include <lockstep/parallel/train_epochs.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/model_factory.h>
@@ -40,6 +42,8 @@ int main(int argc, char** argv) try {
                            })
                            .metric("mae")
                            .metric("rmse", {.finish = [](double mean) { return std::sqrt(mean); }});
+  lockstep::check_split(factory, train,
+                        lockstep::batch_order(/*seed=*/0, /*epoch=*/0, 64));  // are they sums?
   lockstep::TrainerOptions options;
   options.devices = lockstep::parse_devices(argc > 1 ? argv[1] : "cpux2");
   options.process_group = lockstep::join_process_group(lockstep::find_world());  // null: no other process
@@ -47,12 +51,14 @@ int main(int argc, char** argv) try {
   options.replica.optimizer.momentum = .9;
   lockstep::Trainer trainer(factory, train, test, options);
   const bool first = trainer.first_rank() == 0;  // one process prints
-  for (int64_t epoch = 0; epoch < (argc > 2 ? std::atoi(argv[2]) : 20); ++epoch) {
-    const auto order = lockstep::batch_order(/*seed=*/0, epoch, 4096);
-    for (size_t step = 0; step < 16; ++step) trainer.step(std::span(order).subspan(step * 256, 256), epoch);
+  lockstep::EpochOptions epochs{.epochs = argc > 2 ? std::atoi(argv[2]) : 20, .batch_size = 256};
+  epochs.order = [](int64_t epoch) { return lockstep::batch_order(/*seed=*/0, epoch, 4096); };
+  epochs.after_epoch = [&](lockstep::EpochRun& run) {  // its run.stop() would end the training
     const auto sums = trainer.take_sums();
-    if (first) std::printf("epoch %d: loss %.9f, mae %.9f\n", int(epoch + 1), sums.mean_loss(), sums["mae"]);
-  }
+    if (!first) return;
+    std::printf("epoch %d: loss %.9f, mae %.9f\n", int(run.epoch() + 1), sums.mean_loss(), sums["mae"]);
+  };
+  lockstep::train_epochs(trainer, epochs);
   const auto result = trainer.evaluate();
   if (first) std::printf("rmse %.6f on %d replicas\n", result["rmse"], trainer.world_size());
   return result["rmse"] < .2 ? 0 : 1;

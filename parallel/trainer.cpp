@@ -46,13 +46,13 @@ StepTimes slowest(const std::vector<StepTimestamps>& times) {
 
 // Before other processes wait for this one.
 TrainerOptions validated(TrainerOptions options, const ModelFactory& factory, const SourceFactory& train,
-                         const SourceFactory& test) {
-  if (!factory) throw UsageError("the model factory is empty", "such as model_factory<Net>()");
-  for (const auto* source : {&train, &test}) {
-    if (*source) continue;
-    throw UsageError(
-        fmt::format("the factory of the {} set is empty", source == &train ? "training" : "test"),
-        "give a function that returns a BatchSource on a device");
+                         const TestSets& test) {
+  require_factories(factory, train);
+  if (test.begin() == test.end()) throw UsageError("there is no test set", "give one, or several by name");
+  for (const auto& set : test) {
+    require_factory_of_set(set.source, set.name);
+    if (std::ranges::count(test, set.name, &TestSet::name) == 1) continue;
+    throw UsageError(fmt::format("two test sets are named {}", set.name), "give each its own name");
   }
   options.validate();
   return options;
@@ -72,14 +72,10 @@ std::unique_ptr<Communicator> checked_communicator(const TrainerOptions& options
   return communicator;
 }
 
-Model new_model(const ModelFactory& factory) {
-  auto model = factory();
-  if (!model.module || !model.loss_sum) {
-    throw UsageError(
-        fmt::format("the model factory returned a model without {}", model.module ? "loss_sum" : "module"),
-        "a Model has both: the module, and the function that computes its loss");
-  }
-  return model;
+auto sources_by_name(std::span<const torch::Device> devices, const TestSets& sets) {
+  std::vector<std::pair<std::string, std::vector<std::shared_ptr<const BatchSource>>>> sources;
+  for (const auto& set : sets) sources.emplace_back(set.name, sources_for(devices, set.source));
+  return sources;
 }
 
 // Cuts rows into parts of these sizes, in order.
@@ -100,14 +96,14 @@ struct Trainer::StepInFlight {
   std::vector<StepTimestamps> times;  // the same, each written by its replica
 };
 
-Trainer::Trainer(const ModelFactory& factory, const SourceFactory& train, const SourceFactory& test,
+Trainer::Trainer(const ModelFactory& factory, const SourceFactory& train, const TestSets& test,
                  TrainerOptions options)
     : options_(validated(std::move(options), factory, train, test)),
       workers_(options_.devices, replica_threads(options_)),
       communicator_(checked_communicator(options_)),
       models_(build_replicas(workers_.size(), [&] { return new_model(factory); })),
       train_sources_(sources_for(options_.devices, train)),
-      test_sources_(sources_for(options_.devices, test)),
+      test_sources_(sources_by_name(options_.devices, test)),
       replicas_(options_.devices.size()),
       in_flight_(steps_in_flight(options_)) {
   require_separate_models(models_);

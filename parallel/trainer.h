@@ -13,6 +13,8 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <lockstep/parallel/communicator.h>
@@ -43,6 +45,9 @@ struct TrainSums : RowSums {
 // distinct device. Not thread-safe. Call leave_cores_to_replicas() (main_thread.h) first. An error in one
 // replica ends the step on all replicas and is thrown once. Afterwards the trainer can only be destroyed.
 //
+// Any number of replicas takes the same steps, to rounding, if the model's loss is a sum over the rows and
+// none looks at the others: check_split() (check_split.h) tells.
+//
 // Errors of the model and the data begin with the replica and the step: "rank 1 (cuda:1): in the forward pass
 // of step 3: ...", or with the rows of an evaluation. UsageError for an Outcome that does not have what
 // types.h says, or rows that are not as the source's spec; DataError for rows that do not fit the model
@@ -60,10 +65,10 @@ class Trainer {
   // generator afterwards is as after one call. All replicas start from rank 0's weights. A module in eval
   // mode is set to training; parts that the factory has set to eval() alone stay so, such as frozen batch
   // norms. Throws UsageError as TrainerOptions::validate() does, when two replicas have a tensor in common,
-  // when the training and the test set give other tensors, and in every process when the models or the
-  // batches of two processes differ; what make_communicator() throws; with BnPolicy::kSync also as
-  // has_whole_batch_norms().
-  Trainer(const ModelFactory& factory, const SourceFactory& train, const SourceFactory& test,
+  // when the training and a test set give other tensors, for two test sets of one name, and in every process
+  // when the models or the batches of two processes differ; what make_communicator() throws; with
+  // BnPolicy::kSync also as has_whole_batch_norms().
+  Trainer(const ModelFactory& factory, const SourceFactory& train, const TestSets& test,
           TrainerOptions options);
 
   ~Trainer();  // waits for the steps in flight, and for the devices
@@ -101,10 +106,27 @@ class Trainer {
   // and the same in every process. Waits for the devices. Throws the error that ended a collective on them.
   TrainSums take_sums();
 
-  // Evaluates the test set on all replicas of the world, with the batch-norm statistics of options.bn. Every
-  // process gets the same result. Throws the error that ended a collective. An exception of `progress` ends
-  // the evaluation, in other processes with PeerError; the trainers can be used afterwards.
+  // Evaluates the test set on all replicas of the world, with the batch-norm statistics of options.bn; of
+  // several sets the first one. Every process gets the same result. Throws the error that ended a collective.
+  // An exception of `progress` ends the evaluation, in other processes with PeerError; the trainers can be
+  // used afterwards.
   RowSums evaluate(const EvaluationProgress& progress = {});
+
+  // The same for the test set of this name. Throws UsageError, with the names that there are, for another.
+  RowSums evaluate(std::string_view test_set, const EvaluationProgress& progress = {});
+
+  // Returns the model's outputs (Model::output) for rows of a data set, in their order: (rows, ...) on the
+  // host, in the dtype that the model gives, without a graph, the same in every process. rows: their numbers,
+  // in any order, and more than once if you like; nullopt: all. For an empty list it is (0, ...), and (0) if
+  // the data set is empty. As in evaluate() the replicas of the world take blocks of kEvaluationBlock rows in
+  // rotation: no output depends on their number.
+  //
+  // The data set is loaded for each call. It has the inputs of the training set, and needs no targets. Throws
+  // UsageError, in every process and before anything is computed, for a model without an output, other
+  // inputs, and data sets or rows that differ between processes; DataError for a row that does not exist.
+  // Afterwards the trainer can be used. Throws also UsageError for outputs that do not have one row per row,
+  // or of which two blocks have other sizes; the error that ended a collective.
+  torch::Tensor predict(const SourceFactory& data, std::optional<std::span<const int64_t>> rows = {});
 
   // Returns copies of all parameters and buffers of one replica by name, on the host and contiguous. Buffers
   // are those of options.bn. All replicas have the same parameters. Throws the error that ended a collective.
@@ -134,6 +156,7 @@ class Trainer {
 
   // Waits for the steps in flight, and for the devices of this process. Throws the error that ended a step.
   void synchronize();
+  const TrainerOptions& options() const { return options_; }
   int world_size() const { return communicator_->world_size(); }
   int local_size() const { return workers_.size(); }
   int first_rank() const { return communicator_->first_rank(); }  // of this process's replicas
@@ -166,12 +189,14 @@ class Trainer {
 
  private:
   struct StepInFlight;
+  using Sources = std::vector<std::shared_ptr<const BatchSource>>;  // shared by replicas on one device
 
   void wait_for_steps(int in_flight);
   void require_held_parameters();
   void follow_requires_grad();
   void agree_on_metrics() const;
   void agree_on_batches() const;
+  void require_predictable(const BatchSource& data, std::span<const int64_t> rows) const;
   void open_statistics();
   std::vector<ReplicaStep> replica_steps(std::span<const int64_t> rows, int64_t epoch) const;
   void step_replica(int local, StepInFlight& step);
@@ -186,8 +211,8 @@ class Trainer {
   std::unique_ptr<Communicator> communicator_;
   std::unique_ptr<Communicator> norm_communicator_;  // for batch norms, with BnPolicy::kSync; else null
   std::vector<Model> models_;                        // these four: one per local replica
-  std::vector<std::shared_ptr<const BatchSource>> train_sources_;  // shared by replicas on one device
-  std::vector<std::shared_ptr<const BatchSource>> test_sources_;
+  Sources train_sources_;
+  std::vector<std::pair<std::string, Sources>> test_sources_;  // by the sets' names
   std::vector<std::unique_ptr<Replica>> replicas_;
   std::unique_ptr<SplitTuner> tuner_;  // with auto_split; else null
   const int in_flight_;

@@ -18,7 +18,7 @@
 
 namespace lockstep {
 
-// A loss of the output for a batch's one input, and of the batch's one target.
+// A loss of the model's output for a batch, and of the batch's one target.
 struct OutputLoss {
   std::function<Outcome(const torch::Tensor& output, const torch::Tensor& target)> loss_sum;
   std::vector<MetricKind> metrics = {};

@@ -8,7 +8,7 @@
 //                            .metric("mae");
 //
 // A loss is a sum over the rows: Trainer divides it by the rows of the whole batch, so that any split of a
-// batch gives the same step.
+// batch gives the same step. check_split() (parallel/check_split.h) tells whether yours does.
 #pragma once
 
 #include <concepts>
@@ -31,16 +31,24 @@ class NetFactory {
     if constexpr (requires(Net & net, const Batch& in) {
                     { net.forward(in.input()) } -> std::convertible_to<torch::Tensor>;
                   }) {
+      output([](Net& net, const Batch& in) -> torch::Tensor { return net.forward(in.input()); });
       loss(classification());
     }
   }
 
-  // The loss of the output that net.forward() gives for the batch's one input.
+  // A function that gives Model::output. Without one it is net.forward() of the batch's one input, where
+  // there is such a forward().
+  NetFactory& output(std::function<torch::Tensor(Net&, const Batch&)> of_rows) {
+    output_ = std::move(of_rows);
+    return *this;
+  }
+
+  // The loss of the output, and of the batch's one target.
   NetFactory& loss(OutputLoss own) {
-    loss([of = std::move(own.loss_sum)](Net& net, const Batch& in) {
-      return of(net.forward(in.input()), in.target());
-    });
+    loss_ = {};
+    output_loss_ = std::move(own.loss_sum);
     metrics_ = std::move(own.metrics);
+    weight_ = {};
     if (own.weight) weight_ = [of = std::move(own.weight)](const Batch& in) { return of(in.target()); };
     return *this;
   }
@@ -50,6 +58,7 @@ class NetFactory {
   template <class Sum>
   requires std::invocable<const Sum&, Net&, const Batch&> NetFactory& loss(Sum sum) {
     loss_ = [of = std::move(sum)](Net& net, const Batch& in) -> Outcome { return {of(net, in)}; };
+    output_loss_ = {};
     metrics_.clear();
     weight_ = {};
     return *this;
@@ -72,7 +81,14 @@ class NetFactory {
   Model operator()() const {
     const auto net = build_();
     Model model{.module = net, .loss_sum = {}, .metrics = metrics_, .weight = weight_};
-    if (loss_) model.loss_sum = [net, of = loss_](const Batch& in) { return of(*net, in); };
+    if (output_) model.output = [net, of = output_](const Batch& in) { return of(*net, in); };
+    if (loss_) {
+      model.loss_sum = [net, of = loss_](const Batch& in) { return of(*net, in); };
+    } else if (output_loss_ && output_) {
+      model.loss_sum = [output = model.output, of = output_loss_](const Batch& in) {
+        return of(output(in), in.target());
+      };
+    }
     if constexpr (requires(Params weights) { net->use_bf16_weights(weights); }) {
       model.use_bf16_weights = [net](const Params& weights) { net->use_bf16_weights(weights); };
     }
@@ -81,7 +97,9 @@ class NetFactory {
 
  private:
   std::function<std::shared_ptr<Net>()> build_;
-  std::function<Outcome(Net&, const Batch&)> loss_;
+  std::function<torch::Tensor(Net&, const Batch&)> output_;
+  std::function<Outcome(Net&, const Batch&)> loss_;  // these two: one at most is there
+  std::function<Outcome(const torch::Tensor& output, const torch::Tensor& target)> output_loss_;
   std::vector<MetricKind> metrics_;
   std::function<torch::Tensor(const Batch&)> weight_;
 };

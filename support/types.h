@@ -61,6 +61,9 @@ struct Model {
   // their device, of the batch alone. Trainer divides the sum of the losses by the sum of the weights of all
   // rows of a batch, which it knows before the backward passes. No function: each row weighs 1.
   std::function<torch::Tensor(const Batch&)> weight = {};
+  // The outputs for these rows, (rows, ...) on their device: what Trainer::predict() returns. It looks at
+  // inputs alone, since the rows may have no targets. No function: not supported.
+  std::function<torch::Tensor(const Batch&)> output = {};
   // Makes the model compute with these bfloat16 weights, in the order of its parameters. The caller updates
   // them after every step, so the model does not convert its fp32 parameters. An empty list ends that. No
   // function: not supported.

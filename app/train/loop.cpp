@@ -16,6 +16,7 @@
 #include <lockstep/data/weights_hash.h>
 #include <lockstep/parallel/collectives/agree.h>
 #include <lockstep/parallel/devices.h>
+#include <lockstep/parallel/train_epochs.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -31,12 +32,6 @@ TrainerOptions trainer_options(const TrainPlan& plan, const TrainFlags& flags, T
 
 std::optional<CheckpointInterval> checkpoint_interval(const TrainFlags& flags) {
   return flags.checkpoint_every ? std::optional(parse_interval(*flags.checkpoint_every)) : std::nullopt;
-}
-
-// The rows of step `step` of an epoch, from 0. The last batch may be smaller.
-std::span<const int64_t> batch_of(std::span<const int64_t> order, int64_t step, int64_t batch_size) {
-  const auto first = static_cast<size_t>(step * batch_size);
-  return order.subspan(first, std::min(static_cast<size_t>(batch_size), order.size() - first));
 }
 
 double scaled_to_epoch(double seconds, int64_t steps, const TrainPlan& plan) {

@@ -4,78 +4,48 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
-#include <vector>
 
 namespace lockstep {
 namespace {
 
-// The slots of the vector that is summed. Where signals differ, the first one of the list wins in all
-// processes.
+// The questions. Where signals differ, the first one of the list wins in all processes.
 constexpr std::array kAgreedSignals = {SIGHUP, SIGINT, SIGTERM};
-constexpr size_t kOutputFailed = kAgreedSignals.size();
-constexpr size_t kLineDue = kOutputFailed + 1;
-constexpr size_t kCheckpointDue = kLineDue + 1;
-constexpr size_t kSlots = kCheckpointDue + 1;
+constexpr uint64_t kOutputFailed = uint64_t{1} << kAgreedSignals.size();
+constexpr uint64_t kLineDue = kOutputFailed << 1;
+constexpr uint64_t kCheckpointDue = kLineDue << 1;
+constexpr int kQuestions = static_cast<int>(kAgreedSignals.size()) + 3;
 
-torch::Tensor slots_of(const StepNews& news) {
-  auto slots = torch::zeros({static_cast<int64_t>(kSlots)}, torch::kInt64);
-  auto* slot = slots.data_ptr<int64_t>();
-  for (size_t i = 0; i < kAgreedSignals.size(); ++i) slot[i] = news.signal == kAgreedSignals[i];
-  slot[kOutputFailed] = news.output_failed;
-  slot[kLineDue] = news.line_due;
-  slot[kCheckpointDue] = news.checkpoint_due;
-  return slots;
+uint64_t votes_of(const StepNews& news) {
+  uint64_t votes = 0;
+  for (size_t i = 0; i < kAgreedSignals.size(); ++i) {
+    if (news.signal == kAgreedSignals[i]) votes |= uint64_t{1} << i;
+  }
+  if (news.output_failed) votes |= kOutputFailed;
+  if (news.line_due) votes |= kLineDue;
+  if (news.checkpoint_due) votes |= kCheckpointDue;
+  return votes;
 }
 
-StepNews news_of(const torch::Tensor& slots) {
-  const auto* slot = slots.const_data_ptr<int64_t>();
-  StepNews news{.output_failed = slot[kOutputFailed] > 0,
-                .line_due = slot[kLineDue] > 0,
-                .checkpoint_due = slot[kCheckpointDue] > 0};
+StepNews news_of(uint64_t votes) {
+  StepNews news{.output_failed = (votes & kOutputFailed) != 0,
+                .line_due = (votes & kLineDue) != 0,
+                .checkpoint_due = (votes & kCheckpointDue) != 0};
   for (size_t i = kAgreedSignals.size(); i-- > 0;) {
-    if (slot[i] > 0) news.signal = kAgreedSignals[i];
+    if (votes >> i & 1) news.signal = kAgreedSignals[i];
   }
   return news;
 }
 
 }  // namespace
 
-StepAgreement::StepAgreement(ProcessGroup* group) : channel_(group ? open_channel(*group) : nullptr) {}
+StepAgreement::StepAgreement(ProcessGroup* group) : votes_(group, kQuestions) {}
 
-StepNews StepAgreement::after_step(const StepNews& own) {
-  if (single_process()) return own;
-  const auto before = read();
-  tell(own);
-  return before;
-}
+StepNews StepAgreement::after_step(const StepNews& own) { return news_of(votes_.after_step(votes_of(own))); }
 
-StepNews StepAgreement::agree_now(const StepNews& own) {
-  const auto before = after_step(own);
-  auto all = read();  // nothing for a process alone
-  if (before.signal) all.signal = before.signal;
-  all.output_failed |= before.output_failed;
-  all.line_due |= before.line_due;
-  all.checkpoint_due |= before.checkpoint_due;
-  return all;
-}
+StepNews StepAgreement::agree_now(const StepNews& own) { return news_of(votes_.agree_now(votes_of(own))); }
 
-void StepAgreement::line_printed() { line_printed_ = pending_.valid(); }
+void StepAgreement::line_printed() { votes_.withdraw(kLineDue); }
 
-void StepAgreement::checkpoint_made() { checkpoint_made_ = pending_.valid(); }
-
-StepNews StepAgreement::read() {
-  if (!pending_.valid()) return {};
-  pending_.get();
-  auto news = news_of(told_);
-  if (std::exchange(line_printed_, false)) news.line_due = false;
-  if (std::exchange(checkpoint_made_, false)) news.checkpoint_due = false;
-  return news;
-}
-
-void StepAgreement::tell(const StepNews& own) {
-  told_ = slots_of(own);
-  pending_ = channel_->allreduce_sum(told_);
-}
+void StepAgreement::checkpoint_made() { votes_.withdraw(kCheckpointDue); }
 
 }  // namespace lockstep

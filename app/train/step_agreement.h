@@ -1,14 +1,9 @@
 // The agreement of a run's processes between two steps: whether to stop, and whether to print a line.
 #pragma once
 
-#include <torch/types.h>
-
-#include <future>
-#include <memory>
 #include <optional>
 
-#include <lockstep/parallel/collectives/channel.h>
-#include <lockstep/parallel/process_group.h>
+#include <lockstep/parallel/collectives/step_votes.h>
 
 namespace lockstep {
 
@@ -20,18 +15,13 @@ struct StepNews {
   bool checkpoint_due = false;     // it is time for a checkpoint
 };
 
-// Every process must stop after the same step, and compute the sums of a step line after the same step, or
-// they would wait for each other for ever. A process therefore tells the others its news at the end of a
-// step, and all act on it at the end of the next one: by then the sum has travelled, and no step waits for
-// it. Alone, a process acts at once.
-//
-// All processes make the same calls in the same order. Not thread-safe.
+// StepVotes about news. Every process must also compute the sums of a step line after the same step.
 class StepAgreement {
  public:
   // group: null for a process alone. Throws as open_channel() does.
   explicit StepAgreement(ProcessGroup* group);
 
-  bool single_process() const { return channel_ == nullptr; }
+  bool single_process() const { return votes_.single_process(); }
 
   // At the end of a step: sends `own`, and returns the news that all processes sent at the end of the
   // previous step (none right after agree_now()). Alone: returns `own`. Throws PeerError when a process is
@@ -39,7 +29,7 @@ class StepAgreement {
   StepNews after_step(const StepNews& own);
 
   // Sends `own` and waits for the news of all processes. Returns it together with news not returned before.
-  // Call it before and after work that has no steps.
+  // Where signals differ, all processes get the same one. Call it before and after work that has no steps.
   StepNews agree_now(const StepNews& own);
 
   // Call it when a line was printed. A line_due that was sent before no longer counts.
@@ -49,14 +39,7 @@ class StepAgreement {
   void checkpoint_made();
 
  private:
-  StepNews read();
-  void tell(const StepNews& own);
-
-  std::unique_ptr<Channel> channel_;  // null: alone
-  torch::Tensor told_;                // (slots) int64; the sum over the processes when pending_ is done
-  std::future<void> pending_;         // valid while told_ has not been read
-  bool line_printed_ = false;         // since told_ was told
-  bool checkpoint_made_ = false;      // the same
+  StepVotes votes_;
 };
 
 }  // namespace lockstep

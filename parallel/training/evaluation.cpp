@@ -1,9 +1,8 @@
 #include <lockstep/parallel/training/evaluation.h>
 
 #include <fmt/format.h>
-#include <torch/nn/module.h>
+#include <fmt/ranges.h>
 
-#include <algorithm>
 #include <atomic>
 #include <exception>
 #include <mutex>
@@ -12,56 +11,14 @@
 #include <vector>
 
 #include <lockstep/parallel/collectives/gather_tensors.h>
-#include <lockstep/parallel/replica_random.h>
 #include <lockstep/parallel/trainer.h>
+#include <lockstep/parallel/training/evaluated_blocks.h>
 #include <lockstep/parallel/training/model_errors.h>
 #include <lockstep/parallel/training/outcome_sums.h>
-#include <lockstep/parallel/training/training_modes.h>
 #include <lockstep/support/error.h>
-#include <lockstep/support/row_numbers.h>
 
 namespace lockstep {
 namespace {
-
-// A model that draws numbers here gets the same ones for a block on any replica, every time.
-constexpr uint64_t kEvaluationSeed = 0;
-
-// The blocks of a set. Rank r of the world takes the blocks r, r + world, ...
-struct Blocks {
-  int64_t rows = 0;  // of the set
-  int world = 1;
-
-  int64_t count() const { return (rows + kEvaluationBlock - 1) / kEvaluationBlock; }
-  int64_t most_per_rank() const { return (count() + world - 1) / world; }
-  int64_t size(int64_t block) const { return std::min(kEvaluationBlock, rows - block * kEvaluationBlock); }
-
-  // The rows of the blocks of local_size() ranks from first_rank() on.
-  int64_t rows_of(const Communicator& communicator) const {
-    int64_t sum = 0;
-    for (int64_t block = 0; block < count(); ++block) {
-      const auto local = block % world - communicator.first_rank();
-      if (local >= 0 && local < communicator.local_size()) sum += size(block);
-    }
-    return sum;
-  }
-};
-
-// The sums of the rows with these numbers, on the device (outcome_sums.h). `into` is for them.
-torch::Tensor evaluate_block(const Model& model, const BatchSource& source, const torch::Tensor& rows,
-                             Precision precision, Batch& into, const BatchSpec& spec,
-                             const std::string& place) try {
-  source.gather(rows, /*epoch=*/0, into);
-  require_rows(into, spec, rows.numel(), [&] { return place; });
-  const AutocastGuard autocast(precision, rows.device());
-  const auto outcome = model.loss_sum(in_precision(into, precision));
-  require_usable(outcome, model.metrics, rows.device(), /*trains=*/false, [&] { return place; });
-  if (!model.weight) return sums_of(outcome);
-  const auto weight = model.weight(into);
-  require_usable_weight(weight, rows.device(), [&] { return place; });
-  return sums_of(outcome, weight.to(torch::kFloat64));
-} catch (const std::exception&) {
-  rethrow_at(place);
-}
 
 // Calls `progress` from the replicas' threads, and keeps its exception.
 class ProgressReport {
@@ -100,41 +57,29 @@ class ProgressReport {
   std::exception_ptr error_;
 };
 
-// A module's parts are in evaluation mode while it lives, and then in their own mode again, also after an
-// error.
-class EvaluationMode {
- public:
-  explicit EvaluationMode(torch::nn::Module& module) : modes_(module) { module.eval(); }
-  ~EvaluationMode() { modes_.restore(); }
-  EvaluationMode(const EvaluationMode&) = delete;
-  EvaluationMode& operator=(const EvaluationMode&) = delete;
-
- private:
-  const TrainingModes modes_;
-};
-
 // Evaluates one rank's blocks. Returns (most_per_rank + 1, sum_count) double on its device: the blocks' sums
 // in order, zeros where it has no more. The last row begins with the number of rows evaluated.
 torch::Tensor evaluate_rank(const Model& model, const BatchSource& source, Precision precision,
                             const Blocks& blocks, const Endpoint& endpoint, ProgressReport& report) {
-  const torch::NoGradGuard no_grad;
+  EvaluatedBlocks own(model, source, precision, endpoint, "evaluation");
   const auto device = endpoint.device();
+  const auto place = [&own] { return own.place(); };
+  const auto sums_of_rows = [&](const Batch& rows, const Batch& converted) {
+    const auto outcome = model.loss_sum(converted);
+    require_usable(outcome, model.metrics, device, /*trains=*/false, place);
+    if (!model.weight) return sums_of(outcome);
+    const auto weight = model.weight(rows);
+    require_usable_weight(weight, device, place);
+    return sums_of(outcome, weight.to(torch::kFloat64));
+  };
   const auto last = blocks.most_per_rank();
   auto sums = torch::zeros({last + 1, sum_count(model)}, torch::dtype(torch::kFloat64).device(device));
   int64_t done = 0;
   std::vector<int64_t> numbers;  // of a block's rows
-  torch::Tensor on_device;       // (rows of a block), the same
-  const auto spec = std::make_shared<const BatchSpec>(source.spec());
-  Batch inputs(spec);
-  const EvaluationMode mode(*model.module);
   for (int64_t b = endpoint.rank(); b < blocks.count() && !report.stopped(); b += blocks.world) {
     numbers.resize(static_cast<size_t>(blocks.size(b)));
-    std::iota(numbers.begin(), numbers.end(), b * kEvaluationBlock);
-    upload_rows(numbers, blocks.rows, device, on_device);
-    const ReplicaRandom random(kEvaluationSeed, b, 0);
-    const auto place = fmt::format("rank {} ({}): in the evaluation of rows {} to {}", endpoint.rank(),
-                                   device.str(), numbers.front(), numbers.back());
-    sums[b / blocks.world].copy_(evaluate_block(model, source, on_device, precision, inputs, *spec, place));
+    std::iota(numbers.begin(), numbers.end(), blocks.begin(b));
+    sums[b / blocks.world].copy_(own.compute(b, numbers, sums_of_rows));
     done += blocks.size(b);
     report.add(blocks.size(b));
   }
@@ -182,10 +127,24 @@ RowSums evaluate(std::span<const Model> models, std::span<const std::shared_ptr<
 }
 
 RowSums Trainer::evaluate(const EvaluationProgress& progress) {
+  return evaluate(test_sources_.front().first, progress);
+}
+
+RowSums Trainer::evaluate(std::string_view test_set, const EvaluationProgress& progress) {
+  std::vector<std::string> names;
+  const Sources* found = nullptr;
+  for (const auto& [name, sources] : test_sources_) {
+    names.push_back(name);
+    if (name == test_set) found = &sources;
+  }
+  if (!found) {
+    throw UsageError(fmt::format("no test set is named {}", test_set),
+                     fmt::format("the trainer has {}", fmt::join(names, ", ")));
+  }
   RowSums result;
   with_shared_buffers([&] {
-    result = lockstep::evaluate(models_, test_sources_, options_.replica.precision, workers_, *communicator_,
-                                progress);
+    result =
+        lockstep::evaluate(models_, *found, options_.replica.precision, workers_, *communicator_, progress);
   });
   return result;
 }

@@ -1,11 +1,17 @@
-// Evaluates a whole data set on all devices of all processes at once. Trainer::evaluate() does it with the
-// test set.
+// Evaluates a whole data set on all devices of all processes at once. Trainer::evaluate() does it with its
+// test sets.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/replica_workers.h>
@@ -13,6 +19,31 @@
 #include <lockstep/support/types.h>
 
 namespace lockstep {
+
+struct TestSet {
+  std::string name;
+  SourceFactory source;
+};
+
+// The data sets that a Trainer evaluates: a source alone, which is named "test", or several by name.
+//
+//   Trainer trainer(factory, train, test, options);
+//   Trainer trainer(factory, train, {{"validation", validation}, {"test", test}}, options);
+class TestSets {
+ public:
+  template <class Source>
+  requires(!std::same_as<std::remove_cvref_t<Source>, TestSets> &&
+           std::constructible_from<SourceFactory, Source>) TestSets(Source&& source)
+      : sets_{{"test", SourceFactory(std::forward<Source>(source))}} {}
+  TestSets(std::initializer_list<TestSet> sets) : sets_(sets) {}
+  explicit TestSets(std::vector<TestSet> sets) : sets_(std::move(sets)) {}
+
+  auto begin() const { return sets_.begin(); }
+  auto end() const { return sets_.end(); }
+
+ private:
+  std::vector<TestSet> sets_;
+};
 
 // Rows that a replica evaluates at once.
 inline constexpr int64_t kEvaluationBlock = 256;

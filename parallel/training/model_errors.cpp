@@ -166,21 +166,33 @@ void require_rows(const Batch& batch, const BatchSpec& spec, int64_t rows,
   }
 }
 
-void require_alike(const BatchSpec& training, const BatchSpec& test) {
-  if (alike(training, test)) return;
+void require_alike(const BatchSpec& training, const BatchSpec& other, const std::string& name) {
+  if (alike(training, other)) return;
   const auto text = [](const BatchSpec& spec) {
     std::vector<std::string> tensors;
     for (const auto& tensor : spec) tensors.push_back(to_string(tensor));
     return fmt::format("{}", fmt::join(tensors, ", "));
   };
-  throw UsageError(fmt::format("the training set gives {}, the test set {}", text(training), text(test)),
-                   "one loss takes both: give the same names, types and roles");
+  throw UsageError(fmt::format("the training set gives {}, {} {}", text(training), name, text(other)),
+                   "one model takes both: give the same names, types and roles");
 }
 
 void require_usable(const Outcome& outcome, const std::vector<MetricKind>& metrics, torch::Device device,
                     bool trains, const std::function<std::string()>& place) {
   const auto fault = fault_of(outcome, metrics, device, trains);
   if (fault) throw UsageError(fmt::format("{}: {}", place(), fault->what), fault->hint);
+}
+
+void require_usable_output(const torch::Tensor& outputs, int64_t rows, torch::Device device,
+                           const std::function<std::string()>& place) {
+  const bool usable =
+      outputs.defined() && outputs.dim() > 0 && outputs.size(0) == rows && outputs.device() == device;
+  if (usable) return;
+  const auto given = outputs.defined()
+                         ? fmt::format("[{}] on {}", fmt::join(outputs.sizes(), ", "), outputs.device().str())
+                         : std::string("undefined");
+  throw UsageError(fmt::format("{}: the outputs of {} rows are {}", place(), rows, given),
+                   "the first dimension of an output counts the rows, on whose device it is");
 }
 
 void require_usable_weight(const torch::Tensor& weight, torch::Device device,

@@ -22,14 +22,19 @@ namespace lockstep {
 void require_rows(const Batch& batch, const BatchSpec& spec, int64_t rows,
                   const std::function<std::string()>& place);
 
-// Throws UsageError unless the training and the test set give the same tensors: one loss takes both.
-void require_alike(const BatchSpec& training, const BatchSpec& test);
+// Throws UsageError unless the training set and another one give the same tensors: one model takes both.
+// name: "the test set".
+void require_alike(const BatchSpec& training, const BatchSpec& other, const std::string& name);
 
 // Throws UsageError, with its place, for an outcome that does not have what types.h says: numbers on this
 // device, the metrics that the model declares and, if the model trains, a loss that requires a gradient.
 // Looks at no values: a GPU is not waited for.
 void require_usable(const Outcome& outcome, const std::vector<MetricKind>& metrics, torch::Device device,
                     bool trains, const std::function<std::string()>& place);
+
+// The same for outputs of these rows, which have the rows as their first dimension.
+void require_usable_output(const torch::Tensor& outputs, int64_t rows, torch::Device device,
+                           const std::function<std::string()>& place);
 
 // The same for the weight of a batch's rows.
 void require_usable_weight(const torch::Tensor& weight, torch::Device device,

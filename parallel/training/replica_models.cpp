@@ -15,6 +15,27 @@
 
 namespace lockstep {
 
+void require_factories(const ModelFactory& model, const SourceFactory& training) {
+  if (!model) throw UsageError("the model factory is empty", "such as model_factory<Net>()");
+  require_factory_of_set(training, "training");
+}
+
+void require_factory_of_set(const SourceFactory& source, std::string_view name) {
+  if (source) return;
+  throw UsageError(fmt::format("the factory of the {} set is empty", name),
+                   "give a function that returns a BatchSource on a device");
+}
+
+Model new_model(const ModelFactory& factory) {
+  auto model = factory();
+  if (!model.module || !model.loss_sum) {
+    throw UsageError(
+        fmt::format("the model factory returned a model without {}", model.module ? "loss_sum" : "module"),
+        "a Model has both: the module, and the function that computes its loss");
+  }
+  return model;
+}
+
 void require_separate_models(std::span<const Model> models) {
   std::map<const c10::TensorImpl*, const Model*> owners;
   for (const auto& model : models) {

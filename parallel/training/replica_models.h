@@ -12,6 +12,13 @@
 
 namespace lockstep {
 
+// Throws UsageError for a factory that is an empty function. name: of the data set, "training".
+void require_factories(const ModelFactory& model, const SourceFactory& training);
+void require_factory_of_set(const SourceFactory& source, std::string_view name);
+
+// Returns the factory's model. Throws UsageError for one without a module or a loss.
+Model new_model(const ModelFactory& factory);
+
 // Throws UsageError when two of these models have a parameter or buffer in common.
 void require_separate_models(std::span<const Model> models);
 

@@ -31,15 +31,21 @@ void Trainer::agree_on_metrics() const {
   agree(options_.process_group.get(), "metrics", all.front(), kHint);
 }
 
-// One loss takes the rows of both sets, in every process.
+// One loss takes the rows of all sets, in every process.
 void Trainer::agree_on_batches() const {
-  const auto training = train_sources_.front()->spec(), test = test_sources_.front()->spec();
-  require_alike(training, test);
+  const auto training = train_sources_.front()->spec();
   Lines lines;
-  for (const auto* spec : {&training, &test}) {
-    for (const auto& tensor : *spec) lines.push_back(to_string(tensor));
+  const auto add = [&](const BatchSpec& spec) {
+    for (const auto& tensor : spec) lines.push_back(to_string(tensor));
+  };
+  add(training);
+  for (const auto& [name, sources] : test_sources_) {
+    const auto test = sources.front()->spec();
+    require_alike(training, test, fmt::format("the {} set", name));
+    lines.push_back(fmt::format("a {} set", name));
+    add(test);
   }
-  agree(options_.process_group.get(), "batches", lines, "give all processes the same data set");
+  agree(options_.process_group.get(), "batches", lines, "give all processes the same data sets");
 }
 
 }  // namespace lockstep

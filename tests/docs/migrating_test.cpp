@@ -5,6 +5,8 @@
 #include <lockstep/tests/catch.h>
 #include <algorithm>
 #include <cstdio>
+#include <span>
+#include <string>
 
 #include <lockstep/data/batch_order.h>
 #include <lockstep/data/resident_rows.h>
@@ -12,6 +14,7 @@
 #include <lockstep/models/lenet.h>
 #include <lockstep/models/load_weights.h>
 #include <lockstep/parallel/build_replicas.h>
+#include <lockstep/parallel/check_split.h>
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/get_params.h>
@@ -168,6 +171,24 @@ TEST_CASE("a program of torchrun becomes one with a Trainer") {
     REQUIRE(loaded);
     CHECK(loaded->equal(tensor));
   }
+}
+
+TEST_CASE("a mean that Python's DistributedDataParallel averages is found by check_split()") {
+  const auto rows = page_rows(100);
+  const auto data = lockstep::resident_rows(rows);
+  std::string said;
+  try {
+    const auto factory =
+        lockstep::model_factory<NetImpl>(int64_t{64}).loss([](NetImpl& net, const lockstep::Batch& in) {
+          return F::cross_entropy(net.forward(in.input()), in.target());  // a mean
+        });
+    const auto order = lockstep::batch_order(/*seed=*/0, /*epoch=*/0, rows.rows());
+    lockstep::check_split(factory, data, std::span(order).first(64), lockstep::BnPolicy::kSync);
+  } catch (const lockstep::UsageError& error) {
+    said = error.message();
+  }
+  CHECK_THAT(said, Catch::Matchers::StartsWith("the loss of 64 rows is "));
+  CHECK_THAT(said, Catch::Matchers::EndsWith(": it seems to be a mean"));
 }
 
 TEST_CASE("a loop of Python's DistributedDataParallel becomes one with GradientSync") {

@@ -82,6 +82,22 @@ TEST_CASE("a loss may be a tensor alone, and another loss takes the place of met
   CHECK(names_of(factory.loss(mse())()) == std::vector<std::string>{"mae", "rmse"});
 }
 
+TEST_CASE("the output is the net's for the one input, or a function's, also for a loss that is ready") {
+  auto factory = model_factory<Scaled>(2.);
+  const auto a = kOnes["a"], b = kOnes["b"];
+  CHECK(factory().output({{"a", a}}).equal(a * 2));
+  CHECK(factory.loss([](Scaled&, const Batch& in) { return in["b"].sum(); })().output(kOnes).equal(a * 2));
+  factory.output([](Scaled& net, const Batch& in) { return net.forward(in["a"]) + 1; });
+  CHECK(factory().output(kOnes).equal(a * 2 + 1));
+  CHECK(factory.loss(mse())().loss_sum(kOnes).loss.item<float>() == 3 * 4);  // 3 rows, each (5 - 3)^2
+  auto pair = model_factory<Pair>().loss(mse());
+  CHECK_FALSE(pair().output);
+  CHECK_FALSE(pair().loss_sum);
+  pair.output([](Pair& net, const Batch& in) { return net.forward(in["a"], in["a"]); });
+  CHECK(pair().output(kOnes).equal(a + a));
+  CHECK(pair().loss_sum(kOnes).loss.item<float>() == 3 * 9);
+}
+
 TEST_CASE("a net without a forward pass of one tensor has no loss until it is given one") {
   CHECK_FALSE(model_factory<Pair>()().loss_sum);
   const auto model = model_factory<Pair>().loss(

@@ -1,0 +1,223 @@
+// The loop over epochs: the steps of a loop written by hand, on any replicas, and how it stops.
+#include <lockstep/tests/catch.h>
+
+#include <functional>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <lockstep/data/batch_order.h>
+#include <lockstep/parallel/train_epochs.h>
+#include <lockstep/tests/parallel/trainer_cases.h>
+#include <lockstep/tests/parallel/training/layouts.h>
+#include <lockstep/tests/parallel/training/two_layers.h>
+#include <lockstep/tests/support/mishap.h>
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+constexpr int64_t kRowCount = 22, kBatch = 6, kSteps = 4;  // of an epoch; the last batch has 4 rows
+
+const std::vector<Layout> kEpochWorlds = {{1}, {2}, {3}, {8}, {1, 1}, {1, 2}, {1, 1, 1}};
+
+std::vector<int64_t> order_of(int64_t epoch) { return batch_order(/*seed=*/5, epoch, kRowCount); }
+
+EpochOptions epochs(int64_t count) { return {.epochs = count, .batch_size = kBatch, .order = order_of}; }
+
+TrainerOptions with_momentum() {
+  TrainerOptions options;
+  options.lr = {.lr = .2};
+  options.replica.optimizer.momentum = .9;
+  return options;
+}
+
+Trainer trainer_of(const TrainerOptions& options) {
+  return Trainer(two_layers(), rows_on_device(kRowCount), rows_on_device(kRowCount), options);
+}
+
+struct Trained {
+  bool done = false;
+  int64_t steps = 0;
+  std::vector<std::string> seen = {};
+  std::vector<NamedTensor> weights = {};
+};
+
+// Trains in all processes; stop(process, run, after a step) is asked by each callback.
+using Stop = std::function<bool(int process, const EpochRun& run, bool after_step)>;
+std::vector<Trained> train(const Layout& layout, int64_t count, const Stop& stop) {
+  return in_processes(layout, with_momentum(), [&](int process, const TrainerOptions& own) {
+    auto trainer = trainer_of(own);
+    Trained found;
+    auto options = epochs(count);
+    options.after_step = [&](EpochRun& run) {
+      found.seen.push_back(std::to_string(run.epoch()) + "/" + std::to_string(run.step()));
+      if (stop(process, run, true)) run.stop();
+    };
+    options.after_epoch = [&](EpochRun& run) {
+      found.seen.push_back(std::to_string(run.epoch()) + ": " + std::to_string(run.steps()));
+      if (stop(process, run, false)) run.stop();
+    };
+    found.done = train_epochs(trainer, options);
+    found.steps = trainer.steps_taken();
+    found.weights = trainer.weights();
+    return found;
+  });
+}
+
+bool never(int, const EpochRun&, bool) { return false; }
+
+// The weights after so many steps of a loop written by hand.
+std::vector<NamedTensor> by_hand(const Layout& layout, int64_t steps) {
+  return in_processes(layout, with_momentum(), [&](int, const TrainerOptions& own) {
+    auto trainer = trainer_of(own);
+    for (int64_t step = 0; step < steps; ++step) {
+      const auto order = order_of(step / kSteps);
+      const auto first = static_cast<size_t>(step % kSteps * kBatch);
+      const auto size = step % kSteps == kSteps - 1 ? size_t{4} : size_t{kBatch};
+      trainer.step(std::span(order).subspan(first, size), step / kSteps);
+    }
+    return trainer.weights();
+  })[0];
+}
+
+}  // namespace
+
+TEST_CASE("epochs are the steps of a loop written by hand, and callbacks see each of them") {
+  for (const auto& layout : kEpochWorlds) {
+    INFO(text_of(layout));
+    const auto expected = by_hand(layout, 2 * kSteps);
+    for (const auto& own : train(layout, 2, never)) {
+      CHECK(own.done);
+      CHECK(own.steps == 2 * kSteps);
+      check_same_tensors(own.weights, expected);
+      CHECK((own.seen == std::vector<std::string>{"0/1", "0/2", "0/3", "0/4", "0: 4", "1/1", "1/2", "1/3",
+                                                  "1/4", "1: 4"}));
+    }
+  }
+}
+
+TEST_CASE("whichever process stops after a step, all stop after the same one") {
+  for (const auto& layout : kEpochWorlds) {
+    const auto processes = processes_of(layout);
+    for (int stopper = 0; stopper < processes; ++stopper) {
+      // The step at which it asks, and those that are taken: of several processes one more, but not into the
+      // next epoch.
+      for (const auto& [asked, taken] : std::vector<std::pair<int64_t, int64_t>>{
+               {1, processes == 1 ? 1 : 2}, {3, processes == 1 ? 3 : 4}, {4, 4}}) {
+        INFO(text_of(layout) << ", process " << stopper << " after step " << asked);
+        const auto found =
+            train(layout, 3, [&, a = asked](int process, const EpochRun& run, bool after_step) {
+              return after_step && process == stopper && run.epoch() == 0 && run.step() == a;
+            });
+        const auto expected = by_hand(layout, taken);
+        for (const auto& own : found) {
+          CHECK_FALSE(own.done);
+          CHECK(own.steps == taken);
+          CHECK((own.seen.back() == "0: 4") == (taken == kSteps));  // a whole epoch has its callback
+          check_same_tensors(own.weights, expected);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("whichever process stops after an epoch, all stop there") {
+  for (const auto& layout : std::vector<Layout>{{2}, {1, 1}, {1, 1, 1}}) {
+    for (int stopper = 0; stopper < processes_of(layout); ++stopper) {
+      INFO(text_of(layout) << ", process " << stopper);
+      const auto found = train(layout, 3, [&](int process, const EpochRun& run, bool after_step) {
+        return !after_step && process == stopper && run.epoch() == 1;
+      });
+      for (const auto& own : found) {
+        CHECK_FALSE(own.done);
+        CHECK(own.steps == 2 * kSteps);
+        CHECK(own.seen.back() == "1: 4");
+      }
+    }
+  }
+}
+
+TEST_CASE("another call goes on, and so does another trainer with the state, in the middle of an epoch") {
+  for (const auto& layout : std::vector<Layout>{{2}, {1, 1}}) {
+    INFO(text_of(layout));
+    const auto expected = by_hand(layout, 3 * kSteps);
+    const auto found = in_processes(layout, with_momentum(), [&](int, const TrainerOptions& own) {
+      auto first = trainer_of(own), second = trainer_of(own);
+      auto options = epochs(3);
+      options.after_step = [](EpochRun& run) {
+        if (run.epoch() == 1 && run.step() == 1) run.stop();
+      };
+      const bool stopped = !train_epochs(first, options);
+      second.load(first.state());
+      const bool both = train_epochs(first, epochs(3)) && train_epochs(second, epochs(3));
+      const bool nothing_left = train_epochs(second, epochs(2));
+      return std::tuple(stopped && both && nothing_left, first.weights(), second.weights());
+    });
+    for (const auto& [as_wanted, first, second] : found) {
+      CHECK(as_wanted);
+      check_same_tensors(first, expected);
+      check_same_tensors(second, expected);
+    }
+  }
+}
+
+TEST_CASE("sources are told the next batch of the epoch before each step") {
+  struct Told : RowSource {
+    using RowSource::RowSource;
+    void will_need(std::span<const int64_t> rows, int64_t epoch) const override {
+      told.emplace_back(epoch, Rows(rows.begin(), rows.end()));
+    }
+    mutable std::vector<std::pair<int64_t, Rows>> told;
+  };
+  const auto rows = std::make_shared<Told>(kRowCount);
+  auto trainer = make_trainer(two_layers(), options_for(1), rows);
+  train_epochs(trainer, epochs(2));
+  REQUIRE(rows->told.size() == 2 * (kSteps - 1));
+  for (size_t i = 0; i < rows->told.size(); ++i) {
+    const auto epoch = static_cast<int64_t>(i) / (kSteps - 1),
+               step = static_cast<int64_t>(i) % (kSteps - 1) + 1;
+    const auto order = order_of(epoch);
+    const auto batch = batch_of(order, step, kBatch);
+    CHECK((rows->told[i] == std::pair(epoch, Rows(batch.begin(), batch.end()))));
+  }
+}
+
+TEST_CASE("an exception of a callback ends the call, and other processes notice") {
+  for (const auto& layout : std::vector<Layout>{{2}, {1, 1}}) {
+    const auto errors = in_processes(layout, with_momentum(), [&](int process, const TrainerOptions& own) {
+      auto trainer = trainer_of(own);
+      auto options = epochs(2);
+      options.after_step = [process](EpochRun& run) {
+        if (process == 0 && run.step() == 2) throw Mishap("enough");
+      };
+      try {
+        train_epochs(trainer, options);
+      } catch (const Mishap& error) {
+        return std::string(error.what());
+      } catch (const PeerError&) {
+        return std::string("peer");
+      }
+      return std::string();
+    });
+    CHECK(errors[0] == "enough");
+    if (errors.size() > 1) CHECK(errors[1] == "peer");
+  }
+}
+
+TEST_CASE("epochs that make no sense are refused") {
+  auto trainer = make_trainer(two_layers(), options_for(1));
+  const std::tuple<EpochOptions, const char*> cases[] = {
+      {{.batch_size = 0, .order = order_of}, "a batch of 0 rows"},
+      {{.batch_size = 4}, "the epochs have no order"},
+      {{.batch_size = 4, .order = [](int64_t) { return Rows(); }}, "an epoch of 0 rows"},
+      {{.epochs = 2, .batch_size = 4, .order = [](int64_t epoch) { return first_rows(8 - epoch); }},
+       "epoch 2 has 7 rows, the first one 8"}};
+  for (const auto& [options, words] : cases) {
+    CHECK(refusal_of([&, &o = options] { train_epochs(trainer, o); }) == words);
+  }
+  CHECK(trainer.steps_taken() == 2);  // of the last case's first epoch
+}
