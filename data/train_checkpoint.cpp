@@ -114,6 +114,9 @@ Checkpoint to_checkpoint(TrainState state) {
   checkpoint.texts[kStateFile] = json.dump(2) + "\n";
   checkpoint.tensors[kModelFile] = {.tensors = std::move(state.model), .metadata = {}};
   checkpoint.tensors[kOptimizerFile] = {.tensors = std::move(state.optimizer), .metadata = {}};
+  if (!state.average.empty()) {
+    checkpoint.tensors[kAverageFile] = {.tensors = std::move(state.average), .metadata = {}};
+  }
   checkpoint.tensors[kReplicasFile] = {.tensors = replica_tensors(std::move(state.replicas)), .metadata = {}};
   for (const auto& [name, file] : checkpoint.tensors) check_can_save(file);
   return checkpoint;
@@ -134,6 +137,7 @@ TrainState read_train_state(Checkpoint checkpoint) {
   if (state.steps < 0) not_a_state(fmt::format("{} has {} steps", kStateFile, state.steps));
   state.model = take_tensors(checkpoint, kModelFile);
   state.optimizer = take_tensors(checkpoint, kOptimizerFile);
+  if (checkpoint.tensors.contains(kAverageFile)) state.average = take_tensors(checkpoint, kAverageFile);
   for (auto& tensor : take_tensors(checkpoint, kReplicasFile)) {
     read_replica_tensor(std::move(tensor), state.replicas);
   }

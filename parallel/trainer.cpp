@@ -126,6 +126,7 @@ Trainer::Trainer(const ModelFactory& factory, const SourceFactory& train, const 
   auto replica_options = options_.replica;
   replica_options.wait_for_device |= options_.auto_split;  // to time a GPU the host must wait for it
   replica_options.in_flight = in_flight_;
+  replica_options.ema = options_.ema;
   workers_.run(*communicator_, [&](int local, Endpoint& endpoint) {
     const auto i = static_cast<size_t>(local);
     replicas_[i] =

@@ -73,8 +73,8 @@ class Trainer {
   // Trains one step on these rows of the training set, split over the replicas of the world. The update is
   // the same as for all rows on one device. Returns while up to steps_in_flight() - 1 steps are in flight;
   // take_times, take_sums, evaluate, weights and synchronize wait for them. Throws UsageError when there are
-  // no rows, what lr() throws, the error that ended this or an earlier step, and what check_sync() throws where
-  // options.check_sync asks for it. epoch: for sources whose rows differ between epochs, from 0.
+  // no rows, what lr() throws, the error that ended this or an earlier step, and what check_sync() throws
+  // where options.check_sync asks for it. epoch: for sources whose rows differ between epochs, from 0.
   void step(std::span<const int64_t> rows, int64_t epoch = 0);
 
   // Tells each replica's source which rows a later step() of this batch asks it for
@@ -103,14 +103,20 @@ class Trainer {
   // and the same in every process. Waits for the devices. Throws the error that ended a collective on them.
   TrainSums take_sums();
 
-  // Evaluates the test set on all replicas of the world, with the batch-norm statistics of options.bn. Every
-  // process gets the same result. Throws the error that ended a collective. An exception of `progress` ends
-  // the evaluation, in other processes with PeerError; the trainers can be used afterwards.
+  // Evaluates the test set on all replicas of the world, with the batch-norm statistics of options.bn, and
+  // with options.ema the average of the weights. The weights are in its place afterwards, bit by bit, also
+  // after an error. Every process gets the same result. Throws the error that ended a collective. An
+  // exception of `progress` ends the evaluation, in other processes with PeerError; the trainers can be used
+  // afterwards.
   RowSums evaluate(const EvaluationProgress& progress = {});
 
   // Returns copies of all parameters and buffers of one replica by name, on the host and contiguous. Buffers
   // are those of options.bn. All replicas have the same parameters. Throws the error that ended a collective.
   std::vector<NamedTensor> weights(int local = 0);
+
+  // The same with the average of the weights, as evaluate() uses it: without options.ema, and before the
+  // first step, that is weights().
+  std::vector<NamedTensor> averaged_weights(int local = 0);
 
   // Returns all that the next step depends on, except the options. Complete in the process of rank 0; in the
   // others the tensors of the model and the optimizer are left out. Sums that take_sums() has not returned
@@ -123,15 +129,17 @@ class Trainer {
   // saved trainer (with auto_split: once the shares are settled there; not if the model draws numbers, as
   // dropout does, on a GPU with several replicas: they share its generator). With another number all replicas
   // start with the model's batch-norm statistics. Torch's default generator becomes that of the state, for
-  // what the program draws between steps. Writes in place. Sums not yet taken are dropped. Throws
-  // WeightsError in every process, and changes nothing, if the state is not of this model, precision and
-  // optimizer; also the error that ended a collective.
+  // what the program draws between steps. Writes in place. Sums not yet taken are dropped. With options.ema
+  // the average of a state that has none, such as that of a Trainer without it, begins with the next step.
+  // Throws WeightsError in every process, and changes nothing, if the state is not of this model, precision
+  // and optimizer, or has an average without options.ema; also the error that ended a collective.
   void load(const TrainState& state);
 
   // Compares the parameters of all replicas of the world, bit by bit, those on devices of one type with each
-  // other; with options.replica.invariant or BnPolicy::kSync also the batch-norm statistics. Waits for the
-  // steps in flight. Costs a pass over the weights, and on a GPU a copy of them to the host. Throws
-  // OutOfSyncError in every process if they differ, and the error that ended a collective.
+  // other, and with options.ema their averages; with options.replica.invariant or BnPolicy::kSync also the
+  // batch-norm statistics. Waits for the steps in flight. Costs a pass over the weights, and on a GPU a copy
+  // of them to the host. Throws OutOfSyncError in every process if they differ, and the error that ended a
+  // collective.
   void check_sync();
 
   // Waits for the steps in flight, and for the devices of this process. Throws the error that ended a step.
@@ -181,7 +189,8 @@ class Trainer {
   void require_fitting(const TrainState& state);
   torch::Tensor gather_over_ranks(const std::function<torch::Tensor(size_t local)>& own);
   void throw_if_aborted();
-  void with_shared_buffers(const std::function<void()>& action);
+  void with_shared_buffers(bool averaged, const std::function<void()>& action);
+  std::vector<NamedTensor> copies_of(int local, bool averaged);
 
   const TrainerOptions options_;
   ReplicaWorkers workers_;

@@ -60,6 +60,8 @@ void check_ranges(const TrainerOptions& options) {
   not_negative("weight_decay", options.replica.optimizer.weight_decay);
   const double clip_norm = options.replica.clip_norm;
   refuse(!(clip_norm >= 0), "clip_norm", clip_norm, "it must be a positive number, or 0 for no bound");
+  refuse(!(options.ema >= 0 && options.ema < 1), "ema", options.ema,
+         "it must be below 1, or 0 for no average of the weights");
 }
 
 struct Exclusion {

@@ -29,6 +29,8 @@ struct TrainState {
   std::vector<NamedTensor> optimizer;  // "momentum_buffer.NAME"; "exp_avg.NAME", "exp_avg_sq.NAME", and
                                        // "step" or "step.NAME" (Trainer::model()); of a factory's
                                        // optimizer torch's names, "square_avg.NAME"
+  std::vector<NamedTensor> average;    // of the trained parameters (TrainerOptions::ema), by their names;
+                                       // empty without one, and before the first update
   std::vector<ReplicaState> replicas;  // one per rank
   std::vector<double> split;           // the shares that auto_split has found, one per rank; else empty
 };

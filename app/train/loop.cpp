@@ -78,7 +78,7 @@ RunReport TrainLoop::run() {
   report.steps = steps_done_;
   report.peak_bytes = peak_resident_bytes();
   if (flags_.print_weights_hash) {
-    auto weights = trainer_.weights();
+    auto weights = this->weights();
     if (plan_.world.leads()) report.weights_sha256 = weights_sha256(std::move(weights));
   }
   record_.throw_if_failed();
@@ -97,7 +97,9 @@ RunReport TrainLoop::saved_report() const {
 
 // All processes load; process 0 has the state, and tells the others how far it is.
 void TrainLoop::restore(const RunState& state) {
-  trainer_.load(state.trainer);
+  auto own = state.trainer;                         // a copy shares the tensors
+  if (plan_.trainer.ema == 0) own.average.clear();  // that of a run which --resume-anyway ends
+  trainer_.load(own);
   position_ = state.position;
   if (const auto& group = plan_.world.process_group) {
     position_ = read_position(gather_values(group.get(), "progress", to_json(position_)).front());

@@ -183,7 +183,7 @@ RowSums evaluate(std::span<const Model> models, std::span<const std::shared_ptr<
 
 RowSums Trainer::evaluate(const EvaluationProgress& progress) {
   RowSums result;
-  with_shared_buffers([&] {
+  with_shared_buffers(/*averaged=*/true, [&] {
     result = lockstep::evaluate(models_, test_sources_, options_.replica.precision, workers_, *communicator_,
                                 progress);
   });

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kShares = 8;  // where they begin among the numbers
+constexpr int64_t kShares = 9;  // where they begin among the numbers
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();  // of what may be empty
 
@@ -65,6 +65,7 @@ torch::Tensor StateNumbers::to_tensor(int world) const {
                                  static_cast<double>(steps),
                                  static_cast<double>(replica_bytes),
                                  steps_by_parameter ? 1. : 0.,
+                                 has_average ? 1. : 0.,
                                  lr.factor,
                                  lr.best.value_or(kNone),
                                  static_cast<double>(lr.bad_losses),
@@ -81,10 +82,11 @@ StateNumbers StateNumbers::from_tensor(const torch::Tensor& numbers) {
                       .steps = static_cast<int64_t>(values[1]),
                       .replica_bytes = static_cast<int64_t>(values[2]),
                       .steps_by_parameter = values[3] != 0,
-                      .lr = {.factor = values[4],
-                             .best = optional_of(values[5]),
-                             .bad_losses = static_cast<int64_t>(values[6]),
-                             .fixed = optional_of(values[7])}};
+                      .has_average = values[4] != 0,
+                      .lr = {.factor = values[5],
+                             .best = optional_of(values[6]),
+                             .bad_losses = static_cast<int64_t>(values[7]),
+                             .fixed = optional_of(values[8])}};
   if (values[kShares] > 0) result.split.assign(values + kShares, values + host.numel());
   return result;
 }

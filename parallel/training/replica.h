@@ -19,6 +19,7 @@
 #include <lockstep/parallel/gradients/flat_tensors.h>
 #include <lockstep/parallel/gradients/micro_shards.h>
 #include <lockstep/parallel/optimizer/optimizer.h>
+#include <lockstep/parallel/optimizer/weight_average.h>
 #include <lockstep/parallel/replica_random.h>
 #include <lockstep/parallel/timing/phase_span.h>
 #include <lockstep/parallel/timing/step_times.h>
@@ -30,6 +31,8 @@
 #include <lockstep/support/types.h>
 
 namespace lockstep {
+
+struct StateNumbers;
 
 // A replica's part of one step.
 struct ReplicaStep {
@@ -81,14 +84,26 @@ class Replica {
 
   Optimizer& optimizer() { return *optimizer_; }
 
+  // The averages of the trained parameters by name, in its memory; none without ReplicaOptions::ema, and
+  // before the first update.
+  std::vector<NamedTensor> average() const;
+
+  // Returns what such a state has, with other values; none without ReplicaOptions::ema.
+  std::vector<NamedTensor> expected_average() const {
+    return average_ ? average_->expected() : std::vector<NamedTensor>();
+  }
+
+  // Puts them in the place of the parameters until the object is destroyed, which the next step must not
+  // begin before. Null: the parameters stay, since there are none.
+  std::unique_ptr<AveragesInPlace> put_average_in_place();
+
   // Returns what this replica has for itself, on the host.
   ReplicaState own_state() const;
 
-  // A collective: rank 0 has written the weights, and has the optimizer's state, which fits
-  // Optimizer::expected(); all other ranks get them. `own` is this replica's. steps_by_parameter: of the
-  // optimizer's state. Forgets the sums.
-  void take_state(const ReplicaState& own, const std::vector<NamedTensor>& optimizer,
-                  bool steps_by_parameter);
+  // A collective: rank 0 has written the weights, and has the state, whose parts fit Optimizer::expected()
+  // and expected_average(); all other ranks get them. `own` is this replica's, `numbers` are the state's.
+  // Forgets the sums.
+  void take_state(const ReplicaState& own, const TrainState& state, const StateNumbers& numbers);
 
  private:
   void hold_parameters();
@@ -134,6 +149,7 @@ class Replica {
   std::optional<MicroShardSum> micro_shards_;
   std::vector<at::Generator> generators_;  // of each micro-shard of this step
   const std::unique_ptr<Optimizer> optimizer_;
+  std::optional<WeightAverage> average_;  // with options.ema
   torch::Tensor sums_;
   // () double on the device: infinity. A tensor, so that the host does not copy it in every step.
   torch::Tensor never_;

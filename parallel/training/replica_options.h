@@ -25,6 +25,7 @@ struct ReplicaOptions {
   GradientSyncOptions sync;  // its bucket hook runs after a captured step's backward, and is not captured
   OptimizerOptions optimizer;
   double clip_norm = 0;  // upper bound of the global gradient's norm; 0: none
+  double ema = 0;        // set by Trainer, from TrainerOptions::ema
   Precision precision = Precision::kFp32;
   bool invariant = false;                   // the same bits on 1, 2, 4 and 8 replicas
   bool wait_for_device = false;             // after each phase, so that a GPU's times are its own

@@ -38,6 +38,7 @@ std::vector<std::string> shared_option_lines(const TrainerOptions& options) {
   add("patience", lr.plateau.patience);
   add("threshold", lr.plateau.threshold);
   add("clip_norm", replica.clip_norm);
+  add("ema", options.ema);
   add("precision", name_of(kPrecisionNames, replica.precision));
   add("invariant", replica.invariant);
   add("accumulate", options.accumulate);

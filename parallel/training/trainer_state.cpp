@@ -80,6 +80,18 @@ void require_shares(const std::vector<double>& split) {
   }
 }
 
+// here: the tensors of an average; none without TrainerOptions::ema.
+void require_average(const std::vector<NamedTensor>& here, const std::vector<NamedTensor>& kept) {
+  if (kept.empty()) return;
+  if (here.empty()) {
+    throw WeightsError(
+        "the state has an average of the weights, but " + NamedOption{.key = "ema"} + " is 0 here",
+        "set " + NamedOption{.key = "ema"} +
+            ", or clear TrainState::average: evaluations then use the weights");
+  }
+  require_same(here, kept, {.name = "average", .parts = "parameters", .hint = kHint});
+}
+
 void require_lr(const LrState& lr) {
   const auto require = [](bool fits, const char* name, auto value, const char* expected) {
     if (fits) return;
@@ -104,10 +116,12 @@ TrainState Trainer::state() {
   state.lr = lr_state_;
   if (tuner_ && tuner_->settled()) state.split = tuner_->shares();
   std::vector<torch::Tensor> packed;
-  std::vector<NamedTensor> buffers, kept;
+  std::vector<NamedTensor> buffers, kept, average;
   // Without a collective: where the state is not known, every process refuses it and can go on.
   workers_.run([&](int local) {
-    if (local == 0) kept = replicas_.front()->optimizer().tensors();
+    if (local != 0) return;
+    kept = replicas_.front()->optimizer().tensors();
+    average = replicas_.front()->average();
   });
   workers_.run(*communicator_, [&](int local, Endpoint& endpoint) {
     const auto i = static_cast<size_t>(local);
@@ -117,6 +131,7 @@ TrainState Trainer::state() {
     buffers = host_buffers(*models_[i].module);
     if (!leads) return;
     state.optimizer = host_copies(kept);
+    state.average = host_copies(average);
   });
   throw_if_aborted();
   for (const auto& bytes : packed) state.replicas.push_back(unpack(bytes, buffers));
@@ -128,12 +143,15 @@ void Trainer::require_fitting(const TrainState& state) {
   const auto& module = *models_.front().module;
   require_same(distinct_tensors(module), state.model,
                {.name = "model", .parts = "parameters and buffers", .hint = kHint});
-  std::vector<NamedTensor> kept;
+  std::vector<NamedTensor> kept, average;
   workers_.run([&](int local) {
-    if (local == 0) kept = replicas_.front()->optimizer().expected(state.optimizer);
+    if (local != 0) return;
+    kept = replicas_.front()->optimizer().expected(state.optimizer);
+    average = replicas_.front()->expected_average();
   });
   require_same_trained(module, kept, state.optimizer);
   require_same(kept, state.optimizer, {.name = "optimizer", .parts = "tensors", .hint = kHint});
+  require_average(average, state.average);
   for (const auto& replica : state.replicas) {
     require_same(host_buffers(module), replica.buffers,
                  {.name = "replica", .parts = "buffers", .hint = kHint});
@@ -168,6 +186,7 @@ void Trainer::load(const TrainState& state) {
       numbers.replica_bytes = table.size(1);
       if (tuner_ && state.split.size() == static_cast<size_t>(world_size())) numbers.split = state.split;
       numbers.steps_by_parameter = counts_steps_by_parameter(state.optimizer);
+      numbers.has_average = !state.average.empty();
       numbers.fits = true;
     } catch (const WeightsError&) {
       refused = std::current_exception();
@@ -188,7 +207,7 @@ void Trainer::load(const TrainState& state) {
                    {.name = "model", .parts = "tensors", .hint = kHint});
     }
     const auto bytes = scatter_rows(table, numbers.replica_bytes, endpoint);
-    replica.take_state(unpack(bytes, host_buffers(module)), state.optimizer, numbers.steps_by_parameter);
+    replica.take_state(unpack(bytes, host_buffers(module)), state, numbers);
   });
   throw_if_aborted();
   steps_taken_ = numbers.steps;

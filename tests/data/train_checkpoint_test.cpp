@@ -24,6 +24,7 @@ TrainState two_replicas() {
   state.model = {{"w", torch::arange(6, torch::kFloat32).view({2, 3})},
                  {"bn.count", torch::tensor(int64_t{9})}};
   state.optimizer = {{"momentum_buffer.w", torch::full({2, 3}, .5)}};
+  state.average = {{"w", torch::full({2, 3}, .25)}};
   for (int rank = 0; rank < 2; ++rank) {
     state.replicas.push_back({.buffers = {{"bn.count", torch::tensor(int64_t{rank})}},
                               .rows_trained = 100 + rank,
@@ -52,6 +53,7 @@ void check_equal(const TrainState& found, const TrainState& expected) {
   CHECK(found.lr == expected.lr);        // likewise
   check_equal(found.model, expected.model);
   check_equal(found.optimizer, expected.optimizer);
+  check_equal(found.average, expected.average);
   REQUIRE(found.replicas.size() == expected.replicas.size());
   for (size_t rank = 0; rank < found.replicas.size(); ++rank) {
     check_equal(found.replicas[rank].buffers, expected.replicas[rank].buffers);
@@ -77,6 +79,14 @@ TEST_CASE(
   CHECK(read_train_state(checkpoint).lr == LrState());
   checkpoint.texts[kStateFile] = R"({"steps": 7, "split": []})";
   CHECK(read_train_state(checkpoint).lr == LrState());
+}
+
+TEST_CASE("a state without an average has no file of it") {
+  auto state = two_replicas();
+  state.average.clear();
+  const auto checkpoint = to_checkpoint(state);
+  CHECK_FALSE(checkpoint.tensors.contains(kAverageFile));
+  CHECK(read_train_state(checkpoint).average.empty());
 }
 
 TEST_CASE("what a caller has added to a trainer's checkpoint is left out") {

@@ -84,6 +84,10 @@ TEST_CASE("values out of range are refused") {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   CHECK_THAT(refusal([](auto& options) { options.replica.clip_norm = kNan; }),
              ContainsSubstring("clip_norm is nan"));
+  for (const double wrong : {-.1, 1., 2., kNan}) {
+    CHECK_THAT(refusal([&](auto& options) { options.ema = wrong; }), ContainsSubstring("ema is "));
+  }
+  CHECK(refusal([](auto& options) { options.ema = .9999; }).empty());
   for (const double wrong : {-1., kNan, kInfinity}) {
     CHECK_THAT(refusal([&](auto& options) { options.lr.lr = wrong; }), ContainsSubstring("lr is "));
     CHECK_THAT(refusal([&](auto& options) { options.replica.optimizer.momentum = wrong; }),

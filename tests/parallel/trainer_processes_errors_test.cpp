@@ -135,6 +135,7 @@ TEST_CASE("trainers of other options are refused, the same in each process, with
       {"patience 3", "patience 10", [](auto& own) { own.lr.plateau.patience = 3; }},
       {"threshold 0", "threshold 0.0001", [](auto& own) { own.lr.plateau.threshold = 0; }},
       {"clip_norm 1", "clip_norm 0", [](auto& own) { own.replica.clip_norm = 1; }},
+      {"ema 0.9", "ema 0", [](auto& own) { own.ema = .9; }},
       {"precision fp64", "precision fp32", [](auto& own) { own.replica.precision = Precision::kFp64; }},
       {"invariant true", "invariant false", [](auto& own) { own.replica.invariant = true; }},
       {"accumulate 2", "accumulate 1", [](auto& own) { own.accumulate = 2; }},

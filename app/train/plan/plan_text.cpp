@@ -98,6 +98,9 @@ std::string training_text(const TrainPlan& plan) {
   if (plan.trainer.replica.clip_norm > 0) {
     text += fmt::format(", gradient norm at most {}", plan.trainer.replica.clip_norm);
   }
+  if (plan.trainer.ema > 0) {
+    text += fmt::format(", tested with an average of the weights (decay {})", plan.trainer.ema);
+  }
   return text + fmt::format(", seed {}", plan.trainer.seed);
 }
 

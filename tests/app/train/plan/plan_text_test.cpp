@@ -46,6 +46,8 @@ TEST_CASE("the plan says how rows are shared, gradients summed, and in which pre
        "lr 0.2 (exponential schedule: times 0.9 after each epoch), seed 0"},
       {{"--devices", "cpu", "--schedule", "plateau", "--gamma", "0.5", "--plateau-patience", "1"},
        "(plateau schedule: times 0.5 where the test loss has not fallen for more than 1 epoch), seed 0"},
+      {{"--devices", "cpu", "--ema", "0.999"},
+       "lr 0.2, tested with an average of the weights (decay 0.999), seed 0"},
       {kWarmupRecipe + Words{"--bn", "root"}, "the first replica's batch-norm statistics"},
       {kWarmupRecipe + Words{"--bn", "average"}, "the mean of the replicas' batch-norm statistics"},
       {kWarmupRecipe + Words{"--bn", "sync"}, "batch norm with the statistics of the whole batch"},

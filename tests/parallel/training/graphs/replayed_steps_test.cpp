@@ -55,7 +55,7 @@ ModelFactory residual_factory() { return small_residual_factory(/*batch_norm=*/t
 int graphs_per_step(int world) { return world == 1 ? 1 : 2 * world; }
 
 struct Result {
-  std::vector<std::vector<NamedTensor>> weights;  // [rank]
+  std::vector<std::vector<NamedTensor>> weights;  // of each rank, and their average
   std::vector<TrainSums> sums;                    // every three steps
 };
 
@@ -69,14 +69,17 @@ Result train(
     trainer.step(batch);
     if (trainer.steps_taken() % 3 == 0) result.sums.push_back(trainer.take_sums());
   }
-  for (int rank = 0; rank < trainer.world_size(); ++rank) result.weights.push_back(trainer.weights(rank));
+  for (int rank = 0; rank < trainer.world_size(); ++rank) {
+    result.weights.push_back(trainer.weights(rank));
+    result.weights.push_back(trainer.averaged_weights(rank));
+  }
   return result;
 }
 
 void check_same(const Result& found, const Result& expected) {
   REQUIRE(found.weights.size() == expected.weights.size());
   for (size_t rank = 0; rank < expected.weights.size(); ++rank) {
-    INFO("rank " << rank);
+    INFO("rank " << rank / 2);
     check_same_tensors(found.weights[rank], expected.weights[rank]);
   }
   for (size_t i = 0; i < expected.sums.size(); ++i) check_same_sums(found.sums[i], expected.sums[i]);
@@ -106,7 +109,7 @@ TEST_CASE("captured steps give the same weights and sums as eager steps") {
   CHECK(fake_step_graphs().replayed == 9 * graphs_per_step(world));
 }
 
-TEST_CASE("captured steps with micro-batches, clipping, replicas without rows, and AdamW") {
+TEST_CASE("captured steps with micro-batches, clipping, replicas without rows, AdamW, and an average") {
   auto six = options_for(6, CudaGraph::kOn);  // of five rows one replica gets none
   six.accumulate = 2;
   six.replica.clip_norm = .5;
@@ -114,6 +117,11 @@ TEST_CASE("captured steps with micro-batches, clipping, replicas without rows, a
   auto adamw = options_for(2, CudaGraph::kOn);
   adamw.replica.optimizer = {.kind = OptimizerKind::kAdamW, .weight_decay = .01};
   check_captured(lenet_factory(), adamw, CudaGraph::kAuto);
+  for (const int world : {1, 2}) {
+    auto average = options_for(world, CudaGraph::kOn);
+    average.ema = .9;
+    check_captured(lenet_factory(), average);
+  }
 }
 
 // A hook is not captured: it is called after each replayed backward pass, by a lone replica too, and what it
