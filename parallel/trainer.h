@@ -37,6 +37,7 @@ struct TrainSums : RowSums {
     int rank = 0;
   };
   std::optional<Bad> bad;
+  int64_t skipped = 0;  // steps without an update, since a gradient was not finite (Precision::kFp16)
 
   TrainSums& operator+=(const TrainSums& other);
 };
@@ -73,8 +74,10 @@ class Trainer {
   // Trains one step on these rows of the training set, split over the replicas of the world. The update is
   // the same as for all rows on one device. Returns while up to steps_in_flight() - 1 steps are in flight;
   // take_times, take_sums, evaluate, weights and synchronize wait for them. Throws UsageError when there are
-  // no rows, what lr() throws, the error that ended this or an earlier step, and what check_sync() throws
-  // where options.check_sync asks for it. epoch: for sources whose rows differ between epochs, from 0.
+  // no rows, what lr() throws, the error that ended this or an earlier step, what check_sync() throws where
+  // options.check_sync asks for it, and with Precision::kFp16 NumericError in every process when it has
+  // skipped steps until the loss scale was below 2^-16, where none helps. epoch: for sources whose rows
+  // differ between epochs, from 0.
   void step(std::span<const int64_t> rows, int64_t epoch = 0);
 
   // Tells each replica's source which rows a later step() of this batch asks it for
@@ -88,6 +91,10 @@ class Trainer {
   // The learning rate from the next step on, whatever options.lr says; empty: that of options.lr again. Every
   // process sets the same one. A part of state(). Throws UsageError if is_rate() is false for it.
   void set_lr(std::optional<double> lr);
+
+  // The factor on the loss of the next step, and the updates so far; empty but for Precision::kFp16.
+  // Every process gets the same. A part of state(). Waits for the steps in flight.
+  std::optional<LossScaleState> loss_scale();
 
   // The learning rate of the next step, as lr_at() gives it. Throws as options.lr.function does.
   double lr() const { return lr_at(options_.lr, steps_taken_, lr_state_); }
@@ -186,6 +193,7 @@ class Trainer {
   std::vector<ReplicaStep> replica_steps(std::span<const int64_t> rows, int64_t epoch) const;
   void step_replica(int local, StepInFlight& step);
   void tune_split(const StepInFlight& step);
+  void require_useful_scale() const;
   void require_fitting(const TrainState& state);
   torch::Tensor gather_over_ranks(const std::function<torch::Tensor(size_t local)>& own);
   void throw_if_aborted();

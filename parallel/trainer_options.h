@@ -46,7 +46,7 @@ struct TrainerOptions {
   int accumulate = 1;
   // Steps in flight before step() waits for the oldest one. 1: step() returns when its step is done. 2: it
   // returns when the step before is done, so that a GPU does not idle between steps. Empty: 2 if there is a
-  // GPU, else 1.
+  // GPU and the precision is not kFp16, else 1.
   std::optional<int> in_flight;
   std::vector<double> split;  // shares of the batch, one per replica of the world; empty: even
   bool auto_split = false;    // finds the shares by timing the first steps
@@ -63,6 +63,7 @@ struct TrainerOptions {
   //   phases of each step, or with BnPolicy::kSync;
   // - compress with Allreduce::kNccl, with Precision::kFp64, or with replica.sync.hook, which decides what
   //   travels;
+  // - Precision::kFp16 with CudaGraph::kOn or in_flight 2: the host skips steps, or does not;
   // - nesterov without momentum, and either of them with Adam or AdamW;
   // - an optimizer factory with another kind, momentum, weight_decay or group, or with CudaGraph::kOn;
   // - Schedule::kOneCycle with warmup_steps, and lr.function with either of them or any other schedule.

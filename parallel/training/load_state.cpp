@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kShares = 9;  // where they begin among the numbers
+constexpr int64_t kShares = 12;  // where they begin among the numbers
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();  // of what may be empty
 
@@ -69,7 +69,10 @@ torch::Tensor StateNumbers::to_tensor(int world) const {
                                  lr.factor,
                                  lr.best.value_or(kNone),
                                  static_cast<double>(lr.bad_losses),
-                                 lr.fixed.value_or(kNone)};
+                                 lr.fixed.value_or(kNone),
+                                 loss_scale ? loss_scale->scale : kNone,
+                                 static_cast<double>(loss_scale ? loss_scale->good_steps : 0),
+                                 static_cast<double>(loss_scale ? loss_scale->updates : 0)};
   numbers.resize(numbers.size() + static_cast<size_t>(world));  // shares of 0: none
   std::copy(split.begin(), split.end(), numbers.begin() + kShares);
   return torch::tensor(numbers, torch::kFloat64);
@@ -87,6 +90,11 @@ StateNumbers StateNumbers::from_tensor(const torch::Tensor& numbers) {
                              .best = optional_of(values[6]),
                              .bad_losses = static_cast<int64_t>(values[7]),
                              .fixed = optional_of(values[8])}};
+  if (!std::isnan(values[9])) {
+    result.loss_scale = {.scale = values[9],
+                         .good_steps = static_cast<int64_t>(values[10]),
+                         .updates = static_cast<int64_t>(values[11])};
+  }
   if (values[kShares] > 0) result.split.assign(values + kShares, values + host.numel());
   return result;
 }

@@ -4,6 +4,7 @@
 #include <torch/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include <lockstep/parallel/communicator.h>
@@ -19,9 +20,10 @@ struct StateNumbers {
   bool steps_by_parameter = false;  // of Adam: "step.NAME", not "step"
   bool has_average = false;         // of the weights
   LrState lr = {};
+  std::optional<LossScaleState> loss_scale = {};
   std::vector<double> split = {};  // for this world; empty: none
 
-  torch::Tensor to_tensor(int world) const;  // (9 + world) double
+  torch::Tensor to_tensor(int world) const;  // (12 + world) double
   static StateNumbers from_tensor(const torch::Tensor& numbers);
 };
 

@@ -26,6 +26,9 @@ Replica::Replica(const Model& model, Endpoint& endpoint, std::shared_ptr<const B
       sync_(endpoint, options.sync, options.trace),
       optimizer_(make_optimizer(options.optimizer, endpoint.device())),
       average_(options.ema > 0 ? std::optional<WeightAverage>(options.ema) : std::nullopt),
+      loss_scale_(options.precision == Precision::kFp16
+                      ? std::optional<LossScale>(std::in_place, options.loss_scale, endpoint.device())
+                      : std::nullopt),
       captured_(capture_options(statistics != nullptr), captured_parts()) {
   const auto device = endpoint_.device();
   require_memory_of_their_own(*model_.module);
@@ -46,7 +49,8 @@ Replica::Replica(const Model& model, Endpoint& endpoint, std::shared_ptr<const B
 
 CaptureOptions Replica::capture_options(bool exchanges_statistics) const {
   const bool each_step_is_watched = options_.invariant || options_.wait_for_device || options_.trace;
-  const bool counts_on_host = static_cast<bool>(options_.optimizer.factory);
+  // Also whether a step is skipped.
+  const bool counts_on_host = options_.optimizer.factory || options_.precision == Precision::kFp16;
   return {.device = endpoint_.device(),
           .batches = batches_,
           .mode = each_step_is_watched || counts_on_host || exchanges_statistics ? CudaGraph::kOff
@@ -227,11 +231,12 @@ void Replica::forward_backward(const StepShape& shape, size_t micro_batch) {
   }
   const auto in_trace = span("backward");
   sync_.restore_views();  // the user may have called zero_grad(), which drops them
+  const auto loss = loss_scale_ ? loss_scale_->scaled(outcome.loss) : outcome.loss;
   if (!model_.weight) {
-    (outcome.loss / shape.batch_rows).backward();
+    (loss / shape.batch_rows).backward();
     return add_to_sums(outcome, {});
   }
-  (outcome.loss / shape.weights[-1]).backward();
+  (loss / shape.weights[-1]).backward();
   add_to_sums(outcome, shape.weights[static_cast<int64_t>(micro_batch)]);
 }
 

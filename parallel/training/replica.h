@@ -25,6 +25,7 @@
 #include <lockstep/parallel/timing/step_times.h>
 #include <lockstep/parallel/training/graphs/captured_steps.h>
 #include <lockstep/parallel/training/held_parameters.h>
+#include <lockstep/parallel/training/loss_scale.h>
 #include <lockstep/parallel/training/replica_options.h>
 #include <lockstep/parallel/training/training_modes.h>
 #include <lockstep/support/train_state.h>
@@ -69,6 +70,9 @@ class Replica {
   void reset_sums();
 
   int64_t rows_trained() const { return rows_trained_; }
+
+  // Null but for Precision::kFp16. It changes in steps alone.
+  LossScale* loss_scale() { return loss_scale_ ? &*loss_scale_ : nullptr; }
 
   // Throws UsageError when a parameter has got other memory, or a buffer where steps are captured.
   void require_held_parameters() const { held_.require_unchanged(endpoint_.rank()); }
@@ -124,6 +128,7 @@ class Replica {
   void forward_backward(const StepShape& shape, size_t micro_batch);
   void sync_gradients(const StepShape& shape);
   void update();
+  void update_parameters();
   void add_to_sums(const Outcome& outcome, const torch::Tensor& weight);
   void wait_for_device() const;
   void bound_queue();
@@ -150,6 +155,7 @@ class Replica {
   std::vector<at::Generator> generators_;  // of each micro-shard of this step
   const std::unique_ptr<Optimizer> optimizer_;
   std::optional<WeightAverage> average_;  // with options.ema
+  std::optional<LossScale> loss_scale_;   // in fp16
   torch::Tensor sums_;
   // () double on the device: infinity. A tensor, so that the host does not copy it in every step.
   torch::Tensor never_;

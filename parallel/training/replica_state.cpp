@@ -171,6 +171,8 @@ void Replica::take_state(const ReplicaState& own, const TrainState& state, const
   if (optimizer_->count_steps_by_parameter(numbers.steps_by_parameter)) captured_.drop_graphs();
   optimizer_->load(state.optimizer, endpoint_);
   if (average_ && average_->load(state.average, numbers.has_average, endpoint_)) captured_.drop_graphs();
+  if (loss_scale_)
+    loss_scale_->set_state(numbers.loss_scale.value_or(LossScaleState{.scale = options_.loss_scale.initial}));
   if (bf16_weights_.flat.defined()) bf16_weights_.flat.copy_(params_.flat);
   load_tensors(distinct_buffers(*model_.module), own.buffers,
                {.name = "replica", .parts = "buffers", .hint = {}});

@@ -49,6 +49,12 @@ void Replica::keep_bf16_weights() {
 
 void Replica::update() {
   const auto in_trace = span("update");
+  if (!loss_scale_ || loss_scale_->unscale(gradients_)) update_parameters();
+  number_.add_(1);
+  wait_for_device();
+}
+
+void Replica::update_parameters() {
   if (options_.optimizer.factory) sync_.restore_views();  // torch's optimizers read each .grad
   torch::Tensor scale;
   if (options_.clip_norm > 0) {
@@ -56,8 +62,6 @@ void Replica::update() {
   }
   optimizer_->step(scale);
   if (average_) average_->update();
-  number_.add_(1);
-  wait_for_device();
 }
 
 std::vector<NamedTensor> Replica::average() const {

@@ -104,6 +104,18 @@ void require_lr(const LrState& lr) {
   require(!lr.fixed || is_rate(*lr.fixed), "fixed", lr.fixed.value_or(0), "a number from 0");
 }
 
+void require_loss_scale(const LossScaleState& state) {
+  const auto is_count = [](int64_t number) { return number >= 0 && number <= kMostSteps; };
+  if (state.scale > 0 && std::isfinite(static_cast<float>(state.scale)) && is_count(state.good_steps) &&
+      is_count(state.updates)) {
+    return;
+  }
+  throw WeightsError(fmt::format("the state has the loss scale {} after {} updates, {} good steps: a finite "
+                                 "number above 0 and two counts were expected",
+                                 state.scale, state.updates, state.good_steps),
+                     kHint);
+}
+
 }  // namespace
 
 TrainState Trainer::state() {
@@ -114,6 +126,7 @@ TrainState Trainer::state() {
   auto weights = this->weights();
   state.steps = steps_taken_;
   state.lr = lr_state_;
+  state.loss_scale = loss_scale();
   if (tuner_ && tuner_->settled()) state.split = tuner_->shares();
   std::vector<torch::Tensor> packed;
   std::vector<NamedTensor> buffers, kept, average;
@@ -167,6 +180,7 @@ void Trainer::require_fitting(const TrainState& state) {
                        kHint);
   }
   require_lr(state.lr);
+  if (state.loss_scale) require_loss_scale(*state.loss_scale);
   require_shares(state.split);
 }
 
@@ -176,7 +190,7 @@ void Trainer::load(const TrainState& state) {
   follow_requires_grad();
   require_held_parameters();
   const bool leads = first_rank() == 0;
-  StateNumbers numbers{.steps = state.steps, .lr = state.lr};
+  StateNumbers numbers{.steps = state.steps, .lr = state.lr, .loss_scale = state.loss_scale};
   torch::Tensor table;
   std::exception_ptr refused;
   if (leads) {

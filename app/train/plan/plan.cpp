@@ -78,7 +78,7 @@ void set_engine(const TrainFlags& options, TrainPlan& plan) {
   plan.kernels = options.kernels;
   const bool exchanges_statistics = trainer.bn == BnPolicy::kSync && plan.world_size() > 1;
   if (!any_gpu(trainer.devices) || options.trace || replica.invariant || trainer.auto_split ||
-      exchanges_statistics) {
+      exchanges_statistics || replica.precision == Precision::kFp16) {
     replica.cuda_graph = CudaGraph::kOff;  // no GPU, or steps that cannot be replayed as a whole
   }
 }
@@ -221,11 +221,27 @@ ModelSpec TrainPlan::spec() const {
   return spec;
 }
 
+namespace {
+
+// Of the activations of a row. In fp16 lockstep's kernels compute all layers, in fp32, or none.
+int64_t elements_of_16_bits(const TrainPlan& plan, const ModelCosts& costs, torch::DeviceType device) {
+  switch (plan.trainer.replica.precision) {
+    case Precision::kBf16:
+      return costs.activations - costs.floats;
+    case Precision::kFp16:
+      return stays_in_fp32(plan.spec(), device) ? 0 : costs.activations;
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
 int64_t replica_bytes(const TrainPlan& plan, int64_t rows, torch::DeviceType device) {
   const auto& replica = plan.trainer.replica;
   const int64_t element = element_bytes(plan);
   const auto costs = costs_of(plan.spec(), device, replica_threads(plan.trainer));
-  const int64_t halves = replica.precision == Precision::kBf16 ? costs.activations - costs.floats : 0;
+  const int64_t halves = elements_of_16_bits(plan, costs, device);
   const int64_t partial_sums = replica.invariant ? 3 : 0;
   const int64_t trained_copy = plan.trainer.ema > 0 ? 1 : 0;  // while the average is tested
   return element * (2 + kept_of(plan.trainer) + partial_sums + trained_copy) * plan.parameter_count +

@@ -31,7 +31,7 @@ const std::vector<TorchAverage> kTorchAverages = {
 
 const std::vector<std::string> kNames = {"p0", "p1"};
 
-FlatMemory memory_of(torch::ScalarType dtype) {
+FlatMemory two_parameters(torch::ScalarType dtype) {
   return FlatMemory({torch::zeros({4}, dtype).requires_grad_(), torch::zeros({3}, dtype).requires_grad_()});
 }
 
@@ -57,7 +57,7 @@ TEST_CASE("the averages of every step are those of torch's AveragedModel") {
   for (size_t i = 0; i < kTorchAverages.size();) {
     const auto dtype = kTorchAverages[i].dtype;
     const double decay = kTorchAverages[i].decay;
-    const auto memory = memory_of(dtype);
+    const auto memory = two_parameters(dtype);
     WeightAverage average(decay);
     average.hold(kNames, memory.params(), memory.flat());
     CHECK(average.tensors().empty());
@@ -74,7 +74,7 @@ TEST_CASE("the averages of every step are those of torch's AveragedModel") {
 }
 
 TEST_CASE("a parameter keeps its average when others are held, and a new one begins with its value") {
-  const auto memory = memory_of(torch::kFloat64);
+  const auto memory = two_parameters(torch::kFloat64);
   WeightAverage average(.5);
   average.hold(kNames, memory.params(), memory.flat());
   write_values(memory, 0);
@@ -96,7 +96,7 @@ TEST_CASE("a parameter keeps its average when others are held, and a new one beg
 }
 
 TEST_CASE("while averages are in place the parameters are these, and then what they were, bit by bit") {
-  const auto memory = memory_of(torch::kFloat32);
+  const auto memory = two_parameters(torch::kFloat32);
   write_values(memory, 3);
   const auto trained = memory.flat().clone();
   const auto averages = torch::rand_like(trained);
