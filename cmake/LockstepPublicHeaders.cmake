@@ -8,7 +8,6 @@ set(LOCKSTEP_PUBLIC_HEADERS
   data/dataset.h
   data/fashion_mnist.h
   data/idx_folder.h
-  data/rank_sampler.h
   data/resident_rows.h
   data/safetensors.h
   data/synthetic.h

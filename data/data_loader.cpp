@@ -150,8 +150,9 @@ void DataLoaderSteps::post() {
 std::optional<DataLoaderSteps::Step> DataLoaderSteps::next() {
   if (!epoch_) throw UsageError("next() was called before start()", "call start(epoch) first");
   if (epoch_->next == steps()) return std::nullopt;
-  auto step = step_at(epoch_->number, epoch_->next++, epoch_->order);
+  auto step = step_at(epoch_->number, epoch_->next, epoch_->order);
   if (!step.rows.empty()) epoch_->tasks.wait();
+  ++epoch_->next;  // a step that fails stays the next one, and fails again
   if (epoch_->posted < steps()) post();
   return step;
 }

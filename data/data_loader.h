@@ -1,8 +1,8 @@
 // A torch::data Dataset with its transforms, for loops of your own with several replicas. Each replica has a
 // loader of its own:
 //
-//   DataLoader loader(data_set, {.batch_rows = 256, .rank = endpoint.rank(), .world =
-//   endpoint.world_size()}); for (int64_t epoch = 0; epoch < epochs; ++epoch) {
+//   DataLoader loader(data_set, {.batch_rows = 256, .rank = rank, .world = world_size});
+//   for (int64_t epoch = 0; epoch < epochs; ++epoch) {
 //     loader.start(epoch);  // a run that goes on: start(epoch, step)
 //     while (const auto step = loader.next()) {
 //       optimizer.zero_grad();
@@ -177,7 +177,8 @@ class DataLoader {
   int64_t steps() const { return steps_.steps(); }  // of an epoch, the same on all ranks
 
   // Begins to read an epoch, 0 or later, from this step on, 0 .. steps(); rows of the steps before it are
-  // not read. What was being read before is dropped. Throws UsageError for others.
+  // not read. What was being read before is dropped. Throws UsageError for others, and MemoryError if the
+  // system cannot start the workers.
   void start(int64_t epoch, int64_t step = 0) {
     auto read = std::make_shared<Results>();
     steps_.start(epoch, step, [this, read](int64_t number) { return reader_of(number, *read); });
@@ -186,8 +187,8 @@ class DataLoader {
 
   // Waits for the next step of the epoch. nullopt after the last one. Throws UsageError before start(). An
   // exception of the data set comes as a DataError that names the row, with the exception nested in it, in
-  // the step of that row; start() again after it. The destructor ends the workers after the rows that they
-  // read.
+  // the step of that row. Each further call throws it again, until start(). The destructor ends the workers
+  // after the rows that they read.
   std::optional<Step> next() {
     auto step = steps_.next();
     if (!step) return std::nullopt;

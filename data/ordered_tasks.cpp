@@ -2,17 +2,26 @@
 
 #include <utility>
 
+#include <lockstep/support/error.h>
+#include <lockstep/support/start_thread.h>
+
 namespace lockstep {
 
 OrderedTasks::OrderedTasks(int threads) {
-  for (int i = 0; i < threads; ++i) {
-    threads_.emplace_back([this, i](const std::stop_token& stop) { run(i, stop); });
+  threads_.reserve(static_cast<size_t>(threads));
+  try {
+    for (int i = 0; i < threads; ++i) threads_.push_back(start_thread([this, i] { run(i); }));
+  } catch (...) {
+    end();
+    throw;
   }
 }
 
-OrderedTasks::~OrderedTasks() {
-  for (auto& thread : threads_) thread.request_stop();
-  threads_.clear();  // waits
+OrderedTasks::~OrderedTasks() { end(); }
+
+void OrderedTasks::end() {
+  stop_.request_stop();
+  for (auto& thread : threads_) thread.join();
 }
 
 void OrderedTasks::post(Task task) {
@@ -24,16 +33,19 @@ void OrderedTasks::post(Task task) {
 }
 
 void OrderedTasks::wait() {
+  if (failed_) std::rethrow_exception(failed_);
   std::unique_lock lock(mutex_);
+  if (entries_.empty()) throw UsageError("there is no task to wait for", "post one first");
   done_.wait(lock, [&] { return entries_.front().done; });
-  const auto error = entries_.front().error;
+  failed_ = entries_.front().error;
   entries_.pop_front();
   --begun_;
   lock.unlock();
-  if (error) std::rethrow_exception(error);
+  if (failed_) std::rethrow_exception(failed_);
 }
 
-void OrderedTasks::run(int thread, const std::stop_token& stop) {
+void OrderedTasks::run(int thread) {
+  const auto stop = stop_.get_token();
   std::unique_lock lock(mutex_);
   while (posted_.wait(lock, stop, [&] { return begun_ < entries_.size(); }) && !stop.stop_requested()) {
     auto& entry = entries_[begun_++];  // stays where it is: a deque changes at its ends only
@@ -46,7 +58,7 @@ void OrderedTasks::run(int thread, const std::stop_token& stop) {
     }
     entry.task = nullptr;
     lock.lock();
-    entry.error = error;
+    entry.error = std::move(error);
     entry.done = true;
     done_.notify_one();
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
 #include <deque>
 #include <exception>
 #include <functional>
@@ -18,6 +19,7 @@ class OrderedTasks {
   // thread: 0 .. threads - 1. A task that is told to stop should return soon: nobody waits for its result.
   using Task = std::function<void(int thread, const std::stop_token& stop)>;
 
+  // Throws MemoryError if the system cannot start a thread.
   explicit OrderedTasks(int threads);
   ~OrderedTasks();  // tells the tasks that run to stop, and waits for them; others never start
   OrderedTasks(const OrderedTasks&) = delete;
@@ -25,7 +27,8 @@ class OrderedTasks {
 
   void post(Task task);
 
-  // Waits for the oldest task that was not waited for, of which there must be one, and throws its exception.
+  // Waits for the oldest task that was not waited for, and throws its exception: from then on each call
+  // throws that one again. Throws UsageError if there is no such task.
   void wait();
 
  private:
@@ -35,14 +38,17 @@ class OrderedTasks {
     std::exception_ptr error = {};
   };
 
-  void run(int thread, const std::stop_token& stop);
+  void run(int thread);
+  void end();
 
+  std::stop_source stop_;
   std::mutex mutex_;
   std::condition_variable_any posted_;
   std::condition_variable done_;
   std::deque<Entry> entries_;  // those that were not waited for
   size_t begun_ = 0;           // of entries_
-  std::vector<std::jthread> threads_;
+  std::exception_ptr failed_;  // that wait() has thrown; only its thread uses it
+  std::vector<std::thread> threads_;
 };
 
 }  // namespace lockstep

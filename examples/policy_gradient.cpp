@@ -68,7 +68,7 @@ int main(int argc, char** argv) try {
     if (update % 10 != 9) continue;
     last = replicas.take_sums().mean("gain");
     if (update == 9) first = last;
-    if (replicas.is_first()) std::printf("update %d: gain %.6f\n", update + 1, last);
+    if (replicas.is_first()) std::printf("update %d: gain %.7f\n", update + 1, last);
   }
   return last > .7 && last > first ? 0 : 1;
 } catch (const std::exception& error) {  // a lockstep::Error also has an exit code: see own_loop.cpp

@@ -10,11 +10,11 @@
 #include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/parallel/threads/openmp_threads.h>
 #include <lockstep/parallel/threads/replica_thread.h>
-#include <lockstep/parallel/threads/start_thread.h>
 #include <lockstep/parallel/threads/worker_pool.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/cuda/stream.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/start_thread.h>
 
 namespace lockstep {
 namespace {

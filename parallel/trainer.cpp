@@ -88,13 +88,6 @@ struct Trainer::StepInFlight {
   std::vector<StepTimestamps> times;  // the same, each written by its replica
 };
 
-TrainSums& TrainSums::operator+=(const TrainSums& other) {
-  RowSums::operator+=(other);
-  if (!bad) bad = other.bad;
-  skipped += other.skipped;
-  return *this;
-}
-
 Trainer::Trainer(const ModelFactory& factory, const SourceFactory& train, const SourceFactory& test,
                  TrainerOptions options)
     : options_(validated(std::move(options), factory, train, test)),

@@ -38,8 +38,6 @@ struct TrainSums : RowSums {
   };
   std::optional<Bad> bad;
   int64_t skipped = 0;  // steps without an update, since a gradient was not finite (Precision::kFp16)
-
-  TrainSums& operator+=(const TrainSums& other);
 };
 
 // Holds one replica per device of this process, each with its own worker thread, and the data once per

@@ -39,7 +39,8 @@ struct TrainState {
   std::vector<NamedTensor> model;      // as Trainer::weights() returns it: fp32 masters, fp64 with kFp64
   std::vector<NamedTensor> optimizer;  // "momentum_buffer.NAME"; "exp_avg.NAME", "exp_avg_sq.NAME", and
                                        // "step" or "step.NAME" (Trainer::model()); of a factory's
-                                       // optimizer torch's names, "square_avg.NAME"
+                                       // optimizer torch's names, "square_avg.NAME", or
+                                       // "unstepped.NAME" before a parameter's first step
   std::vector<NamedTensor> average;    // of the trained parameters (TrainerOptions::ema), by their names;
                                        // empty without one, and before the first update
   std::vector<ReplicaState> replicas;  // one per rank

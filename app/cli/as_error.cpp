@@ -10,8 +10,8 @@
 #include <system_error>
 #include <utility>
 
-#include <lockstep/parallel/threads/start_thread.h>
 #include <lockstep/support/cuda/fault.h>
+#include <lockstep/support/start_thread.h>
 #include <lockstep/support/words_of.h>
 
 namespace lockstep {

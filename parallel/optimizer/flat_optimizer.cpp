@@ -29,7 +29,7 @@ bool counts_steps_by_parameter(const std::vector<NamedTensor>& state) {
                      [](const auto& kept) { return is_step(kept) && kept.name != "step"; });
 }
 
-// What torch's fused kernels take: one tensor per range, or with steps counted by parameter per parameter.
+// The tensors for torch's fused kernels: one per range, or with steps counted by parameter per parameter.
 struct FlatOptimizer::UpdateLists {
   std::vector<torch::Tensor> params, grads, first, second, steps;
 };

@@ -23,7 +23,7 @@ enum class OptimizerKind { kSgd, kAdam, kAdamW };
 inline constexpr Choice<OptimizerKind> kOptimizerNames[] = {
     {"sgd", OptimizerKind::kSgd}, {"adam", OptimizerKind::kAdam}, {"adamw", OptimizerKind::kAdamW}};
 
-// What some parameters have for themselves. All with the same values are a group.
+// Settings that some parameters have for themselves. All with the same values are a group.
 struct GroupOptions {
   double lr_factor = 1;                               // on the schedule's learning rate; 0: they do not move
   std::optional<double> weight_decay = std::nullopt;  // empty: OptimizerOptions::weight_decay

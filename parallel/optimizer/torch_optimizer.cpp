@@ -25,7 +25,7 @@ std::string type_of(const torch::optim::Optimizer& optimizer) {
   return c10::demangle(typeid(optimizer).name());
 }
 
-// Of its options; nothing if they have none.
+// A value of its options; nothing if they have none.
 std::optional<double> rate_of(const torch::optim::OptimizerOptions& options) {
   try {
     return options.get_lr();
@@ -68,13 +68,10 @@ const torch::Tensor* find(const std::vector<NamedTensor>& tensors, const std::st
   return found != tensors.end() ? &found->tensor : nullptr;
 }
 
-// Returns true if there is a tensor of this parameter: "exp_avg.NAME".
-bool has_state_of(const std::vector<NamedTensor>& tensors, const std::string& param) {
-  return std::any_of(tensors.begin(), tensors.end(), [&](const auto& item) {
-    const auto dot = item.name.find('.');
-    return dot != std::string::npos && item.name.substr(dot + 1) == param;
-  });
-}
+// Marks a parameter that no step has moved: torch makes its state at its first one.
+std::string mark_of(const std::string& param) { return "unstepped." + param; }
+
+torch::Tensor mark() { return torch::ones({}, torch::kInt64); }
 
 }  // namespace
 
@@ -148,7 +145,10 @@ std::vector<NamedTensor> TorchOptimizer::tensors() {
       throw UsageError(fmt::format("the state of {} cannot be saved", type_of(*optimizer_)), kKnown);
     }
     const auto state = optimizer_->state().find(trained_.params[i].unsafeGetTensorImpl());
-    if (state == optimizer_->state().end()) continue;
+    if (state == optimizer_->state().end()) {
+      if (!kind->like(trained_.params[i]).empty()) result.push_back({mark_of(trained_.names[i]), mark()});
+      continue;
+    }
     for (const auto& [name, tensor] : kind->tensors(*state->second)) {
       result.push_back({name + "." + trained_.names[i], tensor});
     }
@@ -163,7 +163,10 @@ std::vector<NamedTensor> TorchOptimizer::expected(const std::vector<NamedTensor>
     if (!kind) {
       throw WeightsError(fmt::format("the state of {} cannot be loaded", type_of(*optimizer_)), kKnown);
     }
-    if (!has_state_of(state, trained_.names[i])) continue;
+    if (find(state, mark_of(trained_.names[i]))) {
+      result.push_back({mark_of(trained_.names[i]), mark()});
+      continue;
+    }
     for (const auto& [name, tensor] : kind->like(trained_.params[i])) {
       result.push_back({name + "." + trained_.names[i], tensor});
     }
@@ -177,7 +180,7 @@ void TorchOptimizer::load(const std::vector<NamedTensor>& state, Endpoint& endpo
   const auto& names = trained_.names;
   auto there = torch::zeros({static_cast<int64_t>(names.size())}, torch::kInt64);
   for (size_t i = 0; leads && i < names.size(); ++i) {
-    there[static_cast<int64_t>(i)] = static_cast<int64_t>(has_state_of(state, names[i]));
+    there[static_cast<int64_t>(i)] = static_cast<int64_t>(!find(state, mark_of(names[i])));
   }
   auto shared = there.to(endpoint.device());
   endpoint.broadcast(shared, 0).wait();
@@ -190,6 +193,7 @@ void TorchOptimizer::load(const std::vector<NamedTensor>& state, Endpoint& endpo
     const auto& param = trained_.params[i];
     const auto kind = torch_state(optimizer_->param_groups()[groups_[i]].options());
     auto tensors = kind->like(param);
+    if (tensors.empty()) continue;
     for (auto& [name, tensor] : tensors) {
       auto value = torch::empty(tensor.sizes(), tensor.options().device(endpoint.device()));
       if (leads) value.copy_(*find(state, name + "." + names[i]));

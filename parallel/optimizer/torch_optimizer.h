@@ -17,7 +17,8 @@ namespace lockstep {
 
 // Its steps are torch's, one parameter after the other. Each .grad must be a view of its range when step() is
 // called. It counts on the host, so its steps cannot be captured. tensors() names what torch's optimizers
-// keep: "square_avg.NAME", and their counts as () int64, "step.NAME", on the host.
+// keep: "square_avg.NAME", and their counts as () int64, "step.NAME", on the host; or "unstepped.NAME", 1, of
+// a parameter whose state its first step will make. A state that has neither is refused.
 class TorchOptimizer final : public Optimizer {
  public:
   explicit TorchOptimizer(OptimizerFactory factory);

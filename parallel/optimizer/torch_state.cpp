@@ -17,7 +17,8 @@ namespace {
 
 namespace optim = torch::optim;
 
-// What a step of each optimizer keeps: calls visit(name, field) for every field that the options use.
+// Visits the state that a step of each optimizer keeps: calls visit(name, field) for every field that the
+// options use.
 template <class Visit>
 void visit_fields(const optim::SGDOptions& options, optim::SGDParamState& state, const Visit& visit) {
   if (options.momentum() != 0) visit("momentum_buffer", state.momentum_buffer());

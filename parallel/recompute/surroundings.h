@@ -40,7 +40,7 @@ class GpuGenerators {
   std::vector<Entry> entries_;
 };
 
-// What a run of a part finds: made before the first run.
+// The state of its thread that a run of a part finds: made before the first run.
 struct Surroundings {
   explicit Surroundings(const std::vector<torch::Tensor>& inputs);
 

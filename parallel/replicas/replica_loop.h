@@ -68,7 +68,7 @@ class ReplicaLoop {
   int first_rank() const;
   int64_t steps_taken() const;
 
-  struct Parts;  // replicas/loop_parts.h, which is not installed
+  struct Parts;  // not for users
 
  private:
   const std::unique_ptr<Parts> parts_;

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include <lockstep/parallel/threads/start_thread.h>
+#include <lockstep/support/start_thread.h>
 
 namespace lockstep {
 

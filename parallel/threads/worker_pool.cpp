@@ -3,7 +3,7 @@
 #include <chrono>
 #include <utility>
 
-#include <lockstep/parallel/threads/start_thread.h>
+#include <lockstep/support/start_thread.h>
 
 namespace lockstep {
 namespace {

@@ -140,6 +140,16 @@ inline std::vector<nlohmann::json> events_named(const std::string& name,
   return result;
 }
 
+// The learning rates of these events of steps, each once for consecutive steps that have it.
+inline std::vector<double> rates_in(const std::vector<nlohmann::json>& events) {
+  std::vector<double> rates;
+  for (const auto& step : events_named("step", events)) {
+    const double rate = step.at("lr");
+    if (rates.empty() || rates.back() != rate) rates.push_back(rate);
+  }
+  return rates;
+}
+
 // Runs a process that must end with this exit code.
 inline ProcessResult run_ending(int exit_code, const Process& process) {
   auto result = run_process(process);

@@ -103,7 +103,7 @@ TEST_CASE("gather writes into tensors that fit and replaces those that do not") 
   const auto strided = torch::zeros({28, 28, 1, 2}).permute({3, 2, 0, 1});
   const auto larger = torch::zeros({3, 1, 28, 28});
   for (const auto& unfit : {in_double, strided, larger}) {
-    batch = {unfit, torch::zeros({2}, torch::kInt32)};
+    batch = {unfit, torch::zeros({unfit.size(0)}, torch::kInt32)};
     gather(*source, rows, batch);
     CHECK(batch.input().is_contiguous());
     CHECK(batch.input().equal(expected_X(rows)));

@@ -24,6 +24,7 @@
 
 using namespace lockstep;
 using namespace lockstep::testing;
+using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
@@ -109,7 +110,7 @@ torch::Tensor epoch_data(const Dataset& data_set, int world, int workers, int64_
 
 }  // namespace
 
-TEST_CASE("loaders of all ranks together give the global batches of batch_order, for any number of ranks") {
+TEST_CASE("the replicas' loaders together give the batches of batch_order, for any number of replicas") {
   for (const auto& [rows, batch_rows] :
        std::vector<std::pair<int64_t, int64_t>>{{29, 8}, {24, 8}, {5, 8}, {3, 1}, {1, 7}, {0, 4}}) {
     for (const int world : {1, 2, 3, 8}) {
@@ -247,6 +248,51 @@ TEST_CASE("an exception of the data set names the row, in the step of that row")
   uneven.start(1);
   CHECK_THROWS_WITH(uneven.next(),
                     Catch::Matchers::StartsWith("the rows of step 0 in epoch 1 do not make a batch: "));
+}
+
+TEST_CASE("a step that failed fails again, the last one of an epoch too, until another start") {
+  const auto order = batch_order(0, 0, 24);
+  for (const size_t step : {1, 2}) {
+    for (const int workers : {1, 3}) {
+      INFO("step " << step << ", " << workers << " workers");
+      const auto bad = static_cast<size_t>(order[step * 8 + 3]);
+      bool throws = true;
+      DataLoader loader(NoisyRows(24,
+                                  [&throws, bad](size_t row) {
+                                    if (row == bad && throws) throw std::out_of_range("no such file");
+                                  }),
+                        {.batch_rows = 8, .workers = workers});
+      loader.start(0);
+      for (size_t i = 0; i < step; ++i) CHECK(loader.next());
+      for (int i = 0; i < 5; ++i) {  // more often than there are steps
+        CHECK_THROWS_WITH(loader.next(), ContainsSubstring("no such file"));
+      }
+      loader.start(0, 3);  // ends the workers
+      throws = false;
+      loader.start(0, static_cast<int64_t>(step));
+      CHECK(loader.next()->rows == cut_order(0, 0, 24, 8)[step]);
+    }
+  }
+}
+
+TEST_CASE("a replica without rows in the last step is not told of another replica's error") {
+  const auto order = batch_order(0, 0, 5);
+  const auto bad = static_cast<size_t>(order[4]);
+  const NoisyRows rows(5, [bad](size_t row) {
+    if (row == bad) throw std::out_of_range("no such file");
+  });
+  for (const int rank : {0, 1}) {
+    INFO("rank " << rank);
+    DataLoader loader(rows, {.batch_rows = 4, .rank = rank, .world = 2});
+    loader.start(0);
+    CHECK(loader.next()->batch.has_value());
+    if (rank == 0) {
+      CHECK_THROWS_WITH(loader.next(), ContainsSubstring("no such file"));
+    } else {
+      CHECK_FALSE(loader.next()->batch.has_value());
+      CHECK_FALSE(loader.next());
+    }
+  }
 }
 
 TEST_CASE("loaders that make no sense are refused") {

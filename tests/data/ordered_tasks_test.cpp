@@ -7,8 +7,10 @@
 #include <vector>
 
 #include <lockstep/data/ordered_tasks.h>
+#include <lockstep/tests/support/refusal.h>
 
 using namespace lockstep;
+using namespace lockstep::testing;
 
 TEST_CASE("tasks are waited for in the order of posting, however many threads run them") {
   for (const int threads : {1, 2, 5}) {
@@ -41,7 +43,16 @@ TEST_CASE("a later task may be done first; an exception comes out where its task
   tasks.post([](int, const std::stop_token&) {});
   CHECK_NOTHROW(tasks.wait());
   CHECK_THROWS_WITH(tasks.wait(), "second");
+  tasks.post([](int, const std::stop_token&) {});
+  for (int i = 0; i < 4; ++i) CHECK_THROWS_WITH(tasks.wait(), "second");  // more often than there are tasks
+}
+
+TEST_CASE("waiting for a task that nobody has posted is refused") {
+  OrderedTasks tasks(1);
+  CHECK(refusal_of([&] { tasks.wait(); }) == "there is no task to wait for");
+  tasks.post([](int, const std::stop_token&) {});
   CHECK_NOTHROW(tasks.wait());
+  CHECK(refusal_of([&] { tasks.wait(); }) == "there is no task to wait for");
 }
 
 TEST_CASE("destruction tells the tasks that run to stop, and starts no others") {

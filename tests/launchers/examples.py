@@ -24,7 +24,7 @@ def check_loop(out, replicas):
 
 
 def check_same(launcher, program, example):
-    """They compute in double, and print six decimals."""
+    """They compute in double, and print as many decimals as the sums' rounding leaves alone."""
     alone = Running([example, "cpu"]).end()
     if not alone:
         fail(f"{example} prints nothing")

@@ -15,7 +15,7 @@
 #include <lockstep/parallel/recompute.h>
 #include <lockstep/parallel/replica_random.h>
 #include <lockstep/parallel/replica_workers.h>
-#include <lockstep/support/classification.h>
+#include <lockstep/support/model_factory.h>
 #include <lockstep/tests/parallel/trainer_cases.h>
 #include <lockstep/tests/parallel/training/layouts.h>
 

@@ -177,7 +177,7 @@ const std::vector<Case> kCases = {
      }},
 };
 
-// What two passes leave behind: gradients, buffers, and the states of generator and autocast.
+// The traces of two passes: gradients, buffers, and the states of generator and autocast.
 Tensors results(const Case& test, const Through& through) {
   torch::manual_seed(3);
   NetImpl net;

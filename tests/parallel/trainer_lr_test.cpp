@@ -181,7 +181,7 @@ TEST_CASE("a plateau's rate falls in all processes after the same evaluation") {
       for (int round = 0; round < 4; ++round) {
         for (const auto& batch : kBatches) trainer.step(batch);
         for (int again = 0; again < 2; ++again) {  // the second is no better
-          trainer.observe_loss(trainer.evaluate().loss());
+          trainer.observe_loss(trainer.evaluate().mean_loss());
           rates.push_back(trainer.lr());
         }
       }

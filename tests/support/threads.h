@@ -11,7 +11,10 @@
 
 namespace lockstep::testing {
 
+// Threads of the process. Torch has a pool of its own, which becomes as large as the last thread that sets
+// its number of threads wants: as large as this thread's from here on.
 inline std::ptrdiff_t thread_count() {
+  at::set_num_threads(at::get_num_threads());
   return std::distance(std::filesystem::directory_iterator("/proc/self/task"),
                        std::filesystem::directory_iterator());
 }

@@ -120,9 +120,11 @@ void apply_run_config(const Json& run, bool in_place, const TrainFlags& given, C
   auto settings = settings_of(run, train.get_name());
   const bool other_schedule =
       given.schedule && name_of(kScheduleNames, *given.schedule) != run.at("plan").value("schedule", "");
+  const bool rises_by_itself = other_schedule && given.schedule == Schedule::kOneCycle;
   std::erase_if(settings, [&](const ConfigSetting& each) {
     if (each.key == "limit-steps") return true;  // of the start that it has ended
     if (each.key == "data") return has_moved(each);
+    if (each.key == "warmup-epochs" && rises_by_itself) return true;
     const auto* setting = setting_named(each.key);
     if (!setting) return false;
     return (setting->depends_on_place && !in_place) || (setting->of_schedule && other_schedule);

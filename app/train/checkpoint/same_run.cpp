@@ -72,6 +72,12 @@ bool brings_its_own(const Json& saved, const Json& planned, const Json& before, 
   return before.is_null() || now.is_null() || value_of(saved, "schedule") != value_of(planned, "schedule");
 }
 
+// Returns true for another schedule that has no warm-up epochs. Its own change is allowed or refused as such.
+bool rises_by_itself(const Json& saved, const Json& planned) {
+  const auto now = value_of(planned, "schedule");
+  return now == name_of(kScheduleNames, Schedule::kOneCycle) && now != value_of(saved, "schedule");
+}
+
 bool other_batch_size(const Json& saved, const Json& planned) {
   return value_of(saved, "batch_size") != value_of(planned, "batch_size");
 }
@@ -95,6 +101,7 @@ void check_same_run(const Json& saved, const Json& planned, std::span<const std:
       if (is_data(setting) && before.is_null()) continue;  // checkpoints of earlier versions have no hash
       if (is_name_of_hashed_data(setting, saved)) continue;
       if (setting.of_schedule && brings_its_own(saved, planned, before, now)) continue;
+      if (std::string_view(setting.name) == "warmup-epochs" && rises_by_itself(saved, planned)) continue;
       if (refused == OnResume::kRefused || !may_differ(setting, planned, anyway))
         refuse(setting, before, now);
     }

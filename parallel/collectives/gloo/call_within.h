@@ -13,7 +13,7 @@
 #include <type_traits>
 #include <utility>
 
-#include <lockstep/parallel/threads/start_thread.h>
+#include <lockstep/support/start_thread.h>
 
 namespace lockstep {
 

@@ -55,6 +55,45 @@ std::vector<std::pair<OptimizerFactory, PythonNumbers>> python_cases() {
           {in_groups<optim::Adagrad>(optim::AdagradOptions().weight_decay(.01)), kPythonAdagrad}};
 }
 
+// An optimizer of another library.
+struct SignOptions : torch::optim::OptimizerCloneableOptions<SignOptions> {
+  double rate = .1;
+  double get_lr() const override { return rate; }
+  void set_lr(const double lr) override { rate = lr; }
+};
+
+class Sign : public torch::optim::Optimizer {
+ public:
+  explicit Sign(std::vector<torch::Tensor> params)
+      : Optimizer({torch::optim::OptimizerParamGroup(std::move(params))}, std::make_unique<SignOptions>()) {}
+
+  torch::Tensor step(LossClosure) override {
+    const torch::NoGradGuard no_grad;
+    for (auto& group : param_groups()) {
+      for (auto& param : group.params()) param.sub_(param.grad().sign(), group.options().get_lr());
+    }
+    return {};
+  }
+};
+
+TrainerOptions options_with(const OptimizerFactory& factory) {
+  auto options = options_for(2);
+  options.lr.lr = .01;
+  options.replica.optimizer.factory = factory;
+  return options;
+}
+
+template <class TorchOptimizer>
+OptimizerFactory only() {
+  return [](std::vector<torch::Tensor> params) { return std::make_unique<TorchOptimizer>(params); };
+}
+
+void set_trained(Trainer& trainer, const std::string& name, bool trained) {
+  for (int local = 0; local < trainer.local_size(); ++local) {
+    trainer.model(local).module->named_parameters()[name].requires_grad_(trained);
+  }
+}
+
 std::string refusal_of_factory(const OptimizerFactory& factory) {
   auto options = options_for(2);
   options.replica.optimizer.factory = factory;
@@ -111,4 +150,63 @@ TEST_CASE("the state of another optimizer is refused, and changes nothing") {
   const auto before = trainer.weights();
   CHECK_FALSE(refusal_of<WeightsError>([&] { trainer.load(adagrad.state()); }).empty());
   CHECK(same_tensors(trainer.weights(), before));
+}
+
+TEST_CASE("the state of an optimizer that lockstep does not know is refused; training goes on") {
+  auto trainer = make_trainer(two_layers(), options_with(only<Sign>()));
+  auto rmsprop = make_trainer(two_layers(), options_with(only<torch::optim::RMSprop>()));
+  for (auto* each : {&trainer, &rmsprop}) each->step(kBatches[0]);
+  CHECK_THAT(refusal_of([&] { trainer.state(); }), ContainsSubstring("Sign cannot be saved"));
+  CHECK_THAT(refusal_of<WeightsError>([&] { trainer.load(rmsprop.state()); }),
+             ContainsSubstring("Sign cannot be loaded"));
+  const auto before = trainer.weights();
+  trainer.step(kBatches[1]);
+  CHECK_FALSE(same_tensors(trainer.weights(), before));
+}
+
+TEST_CASE("a state without the tensors of a factory's optimizer is refused, and changes nothing") {
+  const auto options = options_with(only<torch::optim::RMSprop>());
+  auto saved = make_trainer(two_layers(), options), trainer = make_trainer(two_layers(), options);
+  saved.step(kBatches[0]);
+  trainer.step(kBatches[1]);
+  const auto before = trainer.state();
+  auto none = saved.state(), one_less = saved.state();
+  none.optimizer.clear();
+  std::erase_if(one_less.optimizer, [](const auto& item) { return item.name == "square_avg.inner"; });
+  REQUIRE(one_less.optimizer.size() + 1 == saved.state().optimizer.size());
+  for (const auto* state : {&none, &one_less}) {
+    CHECK_FALSE(refusal_of<WeightsError>([&] { trainer.load(*state); }).empty());
+    CHECK(same_tensors(trainer.state().optimizer, before.optimizer));
+    CHECK(same_tensors(trainer.weights(), before.model));
+  }
+}
+
+TEST_CASE("parameters that are trained here and not in the state, or the other way, are refused by name") {
+  const auto options = options_with(only<torch::optim::RMSprop>());
+  auto all = make_trainer(two_layers(), options), fewer = make_trainer(two_layers(), options);
+  set_trained(fewer, "inner", false);
+  for (auto* each : {&all, &fewer}) each->step(kBatches[0]);
+  CHECK(refusal_of<WeightsError>([&] { all.load(fewer.state()); }) ==
+        "parameter inner was frozen when the state was saved, but is trained here");
+  CHECK(refusal_of<WeightsError>([&] { fewer.load(all.state()); }) ==
+        "parameter inner was trained when the state was saved, but is frozen here");
+}
+
+// Torch has made no state for it yet.
+TEST_CASE("a state from before a parameter's first step goes on to the same bits") {
+  const auto options = options_with(only<torch::optim::RMSprop>());
+  for (const bool stepped : {false, true}) {
+    INFO((stepped ? "unfrozen after a step" : "before the first step"));
+    auto trainer = make_trainer(two_layers(), options), other = make_trainer(two_layers(), options);
+    if (stepped) {
+      set_trained(trainer, "inner", false);
+      trainer.step(kBatches[0]);
+      set_trained(trainer, "inner", true);
+    }
+    other.step(kBatches[2]);
+    other.load(trainer.state());
+    for (auto* each : {&trainer, &other}) each->step(kBatches[1]);
+    CHECK(same_tensors(other.weights(), trainer.weights()));
+    CHECK(same_tensors(other.state().optimizer, trainer.state().optimizer));
+  }
 }

@@ -4,10 +4,11 @@
 #include <lockstep/tests/catch.h>
 #include <memory>
 
-#include <lockstep/parallel/threads/start_thread.h>
+#include <lockstep/data/ordered_tasks.h>
 #include <lockstep/parallel/threads/task_thread.h>
 #include <lockstep/parallel/threads/worker_pool.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/start_thread.h>
 
 using namespace lockstep;
 using Catch::Matchers::ContainsSubstring;
@@ -48,6 +49,7 @@ TEST_CASE("a thread that cannot start is a MemoryError with a hint") {
                       ContainsSubstring("3 more threads are needed, the system starts only 0: "));
     CHECK_THROWS_AS(WorkerPool(2, [](int) {}), MemoryError);
     CHECK_THROWS_AS(TaskThread(), MemoryError);
+    CHECK_THROWS_AS(OrderedTasks(2), MemoryError);
   }
   check_threads_available(3);
   WorkerPool(2, [](int) {}).run([](int) {});

@@ -28,10 +28,12 @@ ModelFactory resting_factory(int slower) {
   return [slower, built = std::make_shared<int>(0)] {
     const auto rest = kSleepPerRow * ((*built)++ == 1 ? slower : 1);
     const auto net = std::make_shared<torch::nn::LinearImpl>(784, 10);
-    return Model{net, [net, rest](const Batch& rows) {
+    return Model{net,
+                 [net, rest](const Batch& rows) {
                    std::this_thread::sleep_for(rest * rows.rows());
                    return classification_outcome(net->forward(rows.input().flatten(1)), rows.target());
-                 }};
+                 },
+                 classification(10).metrics};
   };
 }
 

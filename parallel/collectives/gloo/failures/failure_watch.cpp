@@ -8,8 +8,8 @@
 #include <lockstep/parallel/collectives/gloo/call_within.h>
 #include <lockstep/parallel/collectives/gloo/failures/watch_thread.h>
 #include <lockstep/parallel/collectives/gloo/messages.h>
-#include <lockstep/parallel/threads/start_thread.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/start_thread.h>
 
 namespace lockstep {
 namespace {

@@ -113,11 +113,17 @@ TEST_CASE("a run on a plateau goes on from the middle of an epoch, to the bits o
   CHECK(exponential.at("gamma") == .9);
   CHECK(printed_hash(resume(run, kShown + Words{"--limit-steps", "12"})) != whole);
   CHECK(printed_hash(resume(run, kShown)) == whole);
-  std::vector<double> rates;
-  for (const auto& epoch : events_named("epoch", metrics_in(run + "/metrics.jsonl"))) {
-    if (rates.empty() || rates.back() != epoch.at("lr")) rates.push_back(epoch.at("lr"));
-  }
-  CHECK(rates == std::vector<double>{1e-6, 5e-7, 2.5e-7});
+  CHECK(rates_in(metrics_in(run + "/metrics.jsonl")) == std::vector<double>{1e-6, 5e-7, 2.5e-7});
+}
+
+TEST_CASE("a run with a warm-up goes on with the one-cycle schedule, without it") {
+  const TempFolder folder;
+  const auto run = cut_run(folder, kUnusual + Words{"--data", "synthetic", "--epochs", "3", "--schedule",
+                                                    "cosine", "--warmup-epochs", "1"});
+  CHECK(plan_of(run, {}).at("warmup_epochs") == 1);
+  const auto other = plan_of(run, {"--schedule", "onecycle", "--resume-anyway", "schedule"});
+  CHECK(other.at("schedule") == "onecycle");
+  CHECK(other.at("warmup_epochs") == 0);
 }
 
 TEST_CASE("more epochs extend a named run, as if it had been started with them") {

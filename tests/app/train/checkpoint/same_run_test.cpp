@@ -107,6 +107,18 @@ TEST_CASE("another factor of the same schedule is refused; another schedule brin
   check_same_run(earlier, plateau, std::vector<std::string>{"schedule"});
 }
 
+TEST_CASE("one-cycle rises by itself: it needs no leave to drop the warm-up of the run before") {
+  const std::vector<std::string> none, schedule = {"schedule"};
+  const Json cosine = {{"schedule", "cosine"}, {"warmup_epochs", 2}};
+  const Json onecycle = {{"schedule", "onecycle"}, {"warmup_epochs", 0}};
+  const Json constant = {{"schedule", "constant"}, {"warmup_epochs", 0}};
+  check_same_run(cosine, onecycle, schedule);
+  CHECK_THROWS_WITH(check_same_run(cosine, onecycle, none),
+                    "the checkpoint's run has schedule cosine, this one has onecycle");
+  CHECK_THROWS_WITH(check_same_run(cosine, constant, schedule),
+                    "the checkpoint's run has warmup epochs 2, this one has 0");
+}
+
 TEST_CASE("changed settings are those with another value, and the devices and test images of a figure stay") {
   const Json saved = {{"devices", {"cpu"}}, {"test_rows", 64}, {"epochs", 2}, {"lr", .1}};
   Json planned = {

@@ -3,13 +3,17 @@
 // steps is in tensors, that each shape has its own graph, and what happens after a failure. Whether CUDA can
 // capture the kernels only a GPU can show.
 #include <torch/nn/module.h>
+#include <torch/optim/adamw.h>
 
 #include <lockstep/tests/catch.h>
 #include <atomic>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <lockstep/parallel/timing/trace.h>
 #include <lockstep/support/error.h>
@@ -121,6 +125,33 @@ TEST_CASE("captured steps with micro-batches, clipping, replicas without rows, A
     auto average = options_for(world, CudaGraph::kOn);
     average.ema = .9;
     check_captured(lenet_factory(), average);
+  }
+}
+
+TEST_CASE("captured steps of each optimizer, with parameter groups and clipping, alone and together") {
+  const GroupOf groups = [](const std::string& name, const torch::Tensor& param) -> GroupOptions {
+    if (param.dim() < 2) return {.lr_factor = .5, .weight_decay = 0};
+    if (name == "W1") return {.lr_factor = 2};
+    return {};
+  };
+  const std::vector<std::pair<std::string, OptimizerOptions>> optimizers = {
+      {"sgd", {.momentum = .9, .nesterov = true, .weight_decay = .01}},
+      {"adam", {.kind = OptimizerKind::kAdam, .weight_decay = .01}},
+      {"adamw", {.kind = OptimizerKind::kAdamW, .weight_decay = .01}}};
+  for (const auto& [name, optimizer] : optimizers) {
+    for (const bool grouped : {false, true}) {
+      for (const double clip_norm : {0., .1}) {
+        for (const int world : {1, 2}) {
+          INFO(name << (grouped ? ", groups" : "") << ", clip_norm " << clip_norm << ", world " << world);
+          auto options = options_for(world, CudaGraph::kOn);
+          options.lr.lr = name == "sgd" ? .1 : .01;
+          options.replica.optimizer = optimizer;
+          if (grouped) options.replica.optimizer.group = groups;
+          options.replica.clip_norm = clip_norm;
+          check_captured(lenet_factory(), options);
+        }
+      }
+    }
   }
 }
 
@@ -331,7 +362,9 @@ TEST_CASE("a step that cannot be captured is an error with kOn; with kAuto it is
   CHECK_THAT(notices.front(), ContainsSubstring("; it is queued kernel by kernel"));
 }
 
-TEST_CASE("with a trace, invariant, auto_split, BnPolicy::kSync or no GPU nothing is captured") {
+TEST_CASE(
+    "with a trace, invariant, auto_split, BnPolicy::kSync, a factory's optimizer, fp16 or no GPU nothing is "
+    "captured") {
   fake_step_graphs() = {.available = true};
   Trace trace;
   auto traced = options_for(2, CudaGraph::kAuto);
@@ -343,7 +376,13 @@ TEST_CASE("with a trace, invariant, auto_split, BnPolicy::kSync or no GPU nothin
   auto synced = options_for(2, CudaGraph::kAuto);
   synced.bn = BnPolicy::kSync;
   train(residual_factory(), synced);
-  for (const auto& options : {traced, invariant, tuned}) train(lenet_factory(), options);
+  auto made = options_for(2, CudaGraph::kAuto);
+  made.replica.optimizer = {.factory = [](std::vector<torch::Tensor> params) {
+    return std::make_unique<torch::optim::AdamW>(params);
+  }};
+  auto in_fp16 = options_for(2, CudaGraph::kAuto);
+  in_fp16.replica.precision = Precision::kFp16;
+  for (const auto& options : {traced, invariant, tuned, made, in_fp16}) train(lenet_factory(), options);
   fake_step_graphs().available = false;  // no CUDA in this build, or a CPU
   train(lenet_factory(), options_for(1, CudaGraph::kAuto));
   CHECK(fake_step_graphs().captured == 0);

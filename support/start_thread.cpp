@@ -1,4 +1,4 @@
-#include <lockstep/parallel/threads/start_thread.h>
+#include <lockstep/support/start_thread.h>
 
 #include <fmt/format.h>
 
