@@ -2,6 +2,7 @@
 #include <lockstep/tests/catch.h>
 
 #include <algorithm>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -30,6 +31,11 @@ TrainerOptions averaging(int world) {
   return options;
 }
 
+// Evaluates 32 rows.
+std::unique_ptr<Trainer> small_trainer(const ModelFactory& factory, const TrainerOptions& options) {
+  return std::unique_ptr<Trainer>(new Trainer(make_trainer(factory, options)));
+}
+
 ModelFactory normed() { return model_factory<NormedLayersImpl>(); }
 
 bool is_buffer(const std::string& name) { return name == "own" || name.find("running") != std::string::npos; }
@@ -39,7 +45,7 @@ double loss_with(const ModelFactory& factory, const std::vector<NamedTensor>& we
                  const TrainerOptions& options) {
   auto plain = options;
   plain.ema = 0;
-  const auto trainer = new_trainer(factory, plain);
+  const auto trainer = small_trainer(factory, plain);
   auto state = trainer->state();
   state.model = weights;
   for (auto& replica : state.replicas) {
@@ -57,7 +63,7 @@ double loss_with(const ModelFactory& factory, const std::vector<NamedTensor>& we
 
 TEST_CASE("the averaged weights follow the weights of each step, with the buffers of training") {
   for (const int world : {1, 2}) {
-    const auto trainer = new_trainer(normed(), averaging(world));
+    const auto trainer = small_trainer(normed(), averaging(world));
     check_same_tensors(trainer->averaged_weights(), trainer->weights());  // before the first step
     std::vector<NamedTensor> expected;
     for (const auto& rows : kBatches) {
@@ -88,9 +94,9 @@ TEST_CASE("an average changes no step, and evaluations use it and leave the weig
     for (const auto precision : {Precision::kFp32, Precision::kFp64}) {
       auto options = averaging(world);
       options.replica.precision = precision;
-      const auto trainer = new_trainer(two_layers(), options);
+      const auto trainer = small_trainer(two_layers(), options);
       options.ema = 0;
-      const auto without = new_trainer(two_layers(), options);
+      const auto without = small_trainer(two_layers(), options);
       for (const auto& rows : kBatches) {
         trainer->step(rows);
         without->step(rows);
@@ -107,7 +113,7 @@ TEST_CASE("an average changes no step, and evaluations use it and leave the weig
 }
 
 TEST_CASE("an evaluation that throws leaves the weights as they were") {
-  const auto trainer = new_trainer(two_layers(), averaging(2));
+  const auto trainer = small_trainer(two_layers(), averaging(2));
   for (const auto& rows : kBatches) trainer->step(rows);
   const auto before = trainer->weights();
   const auto averaged = trainer->averaged_weights();
@@ -121,8 +127,8 @@ TEST_CASE("bf16 weights follow the average in an evaluation, and the weights in 
   auto options = averaging(1);
   options.replica.precision = Precision::kBf16;
   const auto factory = small_residual_factory();
-  const auto trainer = new_trainer(factory, options);
-  const auto once = new_trainer(factory, options);
+  const auto trainer = small_trainer(factory, options);
+  const auto once = small_trainer(factory, options);
   for (const auto& rows : kBatches) {
     trainer->step(rows);
     once->step(rows);
@@ -161,7 +167,7 @@ TEST_CASE("a state without an average begins one, and one with an average needs 
   CHECK(state_after(0, two_layers(), averaged).average.empty());
   CHECK(state_after(2, two_layers(), plain).average.empty());
 
-  const auto other = new_trainer(two_layers(), plain);
+  const auto other = small_trainer(two_layers(), plain);
   const auto before = other->weights();
   CHECK_THROWS_AS(other->load(state), WeightsError);
   CHECK_THROWS_WITH(other->load(state), ContainsSubstring("average") && ContainsSubstring("ema"));
@@ -170,7 +176,7 @@ TEST_CASE("a state without an average begins one, and one with an average needs 
   cleared.average.clear();
   CHECK_NOTHROW(other->load(cleared));
 
-  const auto trainer = new_trainer(two_layers(), averaged);
+  const auto trainer = small_trainer(two_layers(), averaged);
   trainer->step(kBatches[0]);
   trainer->load(cleared);
   check_same_tensors(trainer->averaged_weights(), trainer->weights());
@@ -182,7 +188,7 @@ TEST_CASE("a state without an average begins one, and one with an average needs 
 }
 
 TEST_CASE("a parameter that is frozen is evaluated as it is, and averaged again once it is trained") {
-  const auto trainer = new_trainer(two_layers(), averaging(2));
+  const auto trainer = small_trainer(two_layers(), averaging(2));
   const auto freeze = [&](bool frozen) {
     for (int local = 0; local < trainer->local_size(); ++local) {
       trainer->model(local).module->named_parameters()["inner"].requires_grad_(!frozen);

@@ -223,7 +223,8 @@ ModelSpec TrainPlan::spec() const {
 
 namespace {
 
-// Of the activations of a row. In fp16 lockstep's kernels compute all layers, in fp32, or none.
+// How many of a row's activations have 16 bits. In fp16 lockstep's kernels compute all layers, in fp32, or
+// none.
 int64_t elements_of_16_bits(const TrainPlan& plan, const ModelCosts& costs, torch::DeviceType device) {
   switch (plan.trainer.replica.precision) {
     case Precision::kBf16:

@@ -5,7 +5,7 @@
 namespace lockstep {
 namespace {
 
-// What was summed and counted stays.
+// Keeps sums and counts.
 StepInterval without_times(const StepInterval& interval, double now) {
   return {.begin = now,
           .lr = interval.lr,
