@@ -14,6 +14,7 @@
 
 using namespace lockstep;
 using namespace lockstep::testing;
+using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
