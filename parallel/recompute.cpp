@@ -9,7 +9,9 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 
+#include <lockstep/parallel/recompute/refusal.h>
 #include <lockstep/parallel/recompute/surroundings.h>
 #include <lockstep/parallel/recompute/tensor_saver.h>
 #include <lockstep/support/error.h>
@@ -114,14 +116,16 @@ class SavedTensors::Again : public TensorSaver {
  private:
   class Taker : public torch::autograd::SavedVariableHooks {
    public:
-    explicit Taker(Again& again) : again_(again) {}
-    void call_pack_hook(const torch::Tensor& tensor) override { again_.take(tensor); }
+    explicit Taker(Again& again) : again_(&again) {}
+    void call_pack_hook(const torch::Tensor& tensor) override {
+      std::exchange(again_, nullptr)->take(tensor);  // called once, in the run, which this may outlive
+    }
     torch::Tensor call_unpack_hook() override {
       throw UsageError("a recomputed part runs a backward pass in its second run only", kRepeatHint);
     }
 
    private:
-    Again& again_;
+    Again* again_;
   };
 
   void take(const torch::Tensor& tensor) {
@@ -208,8 +212,9 @@ class RecomputedPart::Scope {
 };
 
 RecomputedPart::RecomputedPart(Run run, const Inputs& inputs, std::vector<torch::Tensor> buffers)
-    : scope_((TensorSaver::prepare(), std::make_unique<Scope>(std::make_shared<SavedTensors>(
-                                          std::move(run), inputs, std::move(buffers))))) {}
+    : scope_((require_recompute(), TensorSaver::prepare(),
+              std::make_unique<Scope>(
+                  std::make_shared<SavedTensors>(std::move(run), inputs, std::move(buffers))))) {}
 
 RecomputedPart::~RecomputedPart() = default;
 

@@ -11,14 +11,16 @@
 // far as the last saved tensor, and each is dropped where backward is done with it. So results and gradients
 // have the same bits as without it, for parameters with several uses, too; GradientSync's hooks fire as
 // without it; and no input needs a gradient. May be nested, and backward may come twice (retain_graph) or
-// with create_graph: the part then runs once for each backward pass.
+// with create_graph: the part then runs once for each backward pass, and a pass that retains the graph keeps
+// what was computed again until the next one, or the graph's end.
 //
 // The second run has the surroundings of the first: torch's autocast on CPUs and GPUs, the numbers that CPU
 // operations draw without a generator (ThreadRandom, or torch's default generator), and those of the default
 // generator of each GPU that holds an input. The generators themselves are left as they were found.
 //
-// Without grad mode (torch::NoGradGuard) the part just runs. Not in steps that are captured into a CUDA
-// graph.
+// Without grad mode (torch::NoGradGuard) the part just runs. A replica throws UsageError where other replicas
+// of its process are on its GPU: they draw from one generator, which the second run sets back. A Trainer with
+// CudaGraph::kAuto does not capture its steps, and with kOn throws FailedError.
 #pragma once
 
 #include <torch/nn/module.h>

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 
 #include <lockstep/parallel/communicator.h>
+#include <lockstep/parallel/recompute/refusal.h>
 #include <lockstep/parallel/replica_random.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/parallel/threads/openmp_threads.h>
@@ -100,6 +102,8 @@ ReplicaWorkers::ReplicaWorkers(std::vector<torch::Device> devices, std::optional
   pool_ = std::make_unique<WorkerPool>(size(), [&](int local) {
     streams_[static_cast<size_t>(local)] =
         set_up_replica_thread({.local = local, .devices = devices_, .threads = threads});
+    thread_local std::optional<RecomputeRefused> refused;  // as long as the thread
+    refused.emplace(refusal_on_shared_gpu(devices_, local));
     if (devices_[static_cast<size_t>(local)].is_cpu()) check_threads_started(threads);
   });
 }

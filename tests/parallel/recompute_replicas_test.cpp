@@ -13,11 +13,13 @@
 #include <lockstep/models/initialize.h>
 #include <lockstep/parallel/gradient_sync.h>
 #include <lockstep/parallel/recompute.h>
+#include <lockstep/parallel/recompute/refusal.h>
 #include <lockstep/parallel/replica_random.h>
 #include <lockstep/parallel/replica_workers.h>
 #include <lockstep/support/model_factory.h>
 #include <lockstep/tests/parallel/trainer_cases.h>
 #include <lockstep/tests/parallel/training/layouts.h>
+#include <lockstep/tests/support/refusal.h>
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -159,4 +161,22 @@ TEST_CASE("Trainer gets the same weights from a model that computes a part again
       }
     }
   }
+}
+
+TEST_CASE("replicas that share a GPU are refused; one of its own, and CPUs, are not") {
+  const torch::Device first(torch::kCUDA, 0), second(torch::kCUDA, 1), cpu(torch::kCPU);
+  const auto refused = [](const std::vector<torch::Device>& devices, int local) {
+    return refusal_of([&] {
+      const RecomputeRefused here(refusal_on_shared_gpu(devices, local));
+      const auto x = torch::ones({2}, torch::requires_grad());
+      recompute([](const torch::Tensor& in) { return in.sin(); }, x).sum().backward();
+    });
+  };
+  const std::string shared = "recompute() on cuda:0, which 2 replicas of this process share";
+  CHECK(refused({first, second, first}, 0) == shared);
+  CHECK(refused({first, second, first}, 1).empty());
+  CHECK(refused({first, second, first}, 2) == shared);
+  CHECK(refused({first}, 0).empty());
+  CHECK(refused({cpu, cpu}, 1).empty());
+  CHECK(refused({first, second}, 1).empty());
 }

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include <lockstep/parallel/recompute/refusal.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/words_of.h>
 
@@ -80,6 +81,7 @@ void CapturedSteps::capture(StepShape& shape) {
   for (const auto& [key, other] : shapes_) {
     if (other.graph) other_graph = other.graph.get();
   }
+  const RecomputeRefused refused(refusal_under_capture());
   shape.graph = std::make_unique<StepGraph>([&] { parts_.compute(shape); }, other_graph);
   if (!options_.alone && !update_graph_) {
     update_graph_ = std::make_unique<StepGraph>(parts_.update, shape.graph.get());

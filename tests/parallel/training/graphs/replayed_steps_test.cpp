@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/parallel/recompute.h>
 #include <lockstep/parallel/timing/trace.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/parallel/trainer_cases.h>
@@ -360,6 +361,23 @@ TEST_CASE("a step that cannot be captured is an error with kOn; with kAuto it is
   check_same(train(lenet_factory(), options), train(lenet_factory(), options_for(world, CudaGraph::kOff)));
   CHECK(notices.size() == static_cast<size_t>(world));  // one per replica, not one per step
   CHECK_THAT(notices.front(), ContainsSubstring("; it is queued kernel by kernel"));
+}
+
+TEST_CASE("a step with recompute() is not captured: an error with kOn; with kAuto it runs eagerly") {
+  fake_step_graphs() = {.available = true, .runs_at_capture = true};
+  const auto again = lenet_with([](const Batch& rows, const Loss& loss, int) {
+    recompute([](const torch::Tensor& x) { return x.sin(); }, torch::ones({2}));
+    return loss(rows);
+  });
+  CHECK_THROWS_WITH(train(again, options_for(1, CudaGraph::kOn)),
+                    ContainsSubstring("cannot be captured as a CUDA graph: ") &&
+                        ContainsSubstring("recompute() in a step that is captured"));
+  auto options = options_for(1, CudaGraph::kAuto);
+  int notices = 0;
+  options.replica.notice = [&](const std::string&) { ++notices; };
+  train(again, options);
+  CHECK(notices == 1);
+  CHECK(fake_step_graphs().captured == 0);
 }
 
 TEST_CASE(
