@@ -94,12 +94,24 @@ LrState read_lr(const StateJson& state) {
           .fixed = optional_number(json.at("fixed"))};
 }
 
+StateJson to_json(const LossScaleState& state) {
+  return {{"scale", state.scale}, {"good_steps", state.good_steps}, {"updates", state.updates}};
+}
+
+std::optional<LossScaleState> read_loss_scale(const StateJson& state) {
+  if (!state.contains("loss_scale")) return std::nullopt;
+  const auto& json = state.at("loss_scale");
+  return LossScaleState{.scale = json.at("scale").get<double>(),
+                        .good_steps = json.at("good_steps").get<int64_t>(),
+                        .updates = json.at("updates").get<int64_t>()};
+}
+
 // The fields of the state. All others are dropped while they are read, however large or deep they are.
 StateJson read_fields(const std::string& text) {
   bool own = false;  // the field being read is one of them
   const auto only_own = [&own](int depth, StateJson::parse_event_t event, StateJson& value) {
     if (event == StateJson::parse_event_t::key && depth == 1) {
-      own = value == "steps" || value == "split" || value == "lr";
+      own = value == "steps" || value == "split" || value == "lr" || value == "loss_scale";
     }
     return depth == 0 || (own && depth <= 2);
   };
@@ -110,10 +122,14 @@ StateJson read_fields(const std::string& text) {
 
 Checkpoint to_checkpoint(TrainState state) {
   Checkpoint checkpoint;
-  const StateJson json{{"steps", state.steps}, {"split", state.split}, {"lr", to_json(state.lr)}};
+  StateJson json{{"steps", state.steps}, {"split", state.split}, {"lr", to_json(state.lr)}};
+  if (state.loss_scale) json["loss_scale"] = to_json(*state.loss_scale);
   checkpoint.texts[kStateFile] = json.dump(2) + "\n";
   checkpoint.tensors[kModelFile] = {.tensors = std::move(state.model), .metadata = {}};
   checkpoint.tensors[kOptimizerFile] = {.tensors = std::move(state.optimizer), .metadata = {}};
+  if (!state.average.empty()) {
+    checkpoint.tensors[kAverageFile] = {.tensors = std::move(state.average), .metadata = {}};
+  }
   checkpoint.tensors[kReplicasFile] = {.tensors = replica_tensors(std::move(state.replicas)), .metadata = {}};
   for (const auto& [name, file] : checkpoint.tensors) check_can_save(file);
   return checkpoint;
@@ -128,12 +144,14 @@ TrainState read_train_state(Checkpoint checkpoint) {
     state.steps = json.at("steps").get<int64_t>();
     state.split = json.at("split").get<std::vector<double>>();
     state.lr = read_lr(json);
+    state.loss_scale = read_loss_scale(json);
   } catch (const StateJson::exception& error) {
     not_a_state(fmt::format("{}: {}", kStateFile, error.what()));
   }
   if (state.steps < 0) not_a_state(fmt::format("{} has {} steps", kStateFile, state.steps));
   state.model = take_tensors(checkpoint, kModelFile);
   state.optimizer = take_tensors(checkpoint, kOptimizerFile);
+  if (checkpoint.tensors.contains(kAverageFile)) state.average = take_tensors(checkpoint, kAverageFile);
   for (auto& tensor : take_tensors(checkpoint, kReplicasFile)) {
     read_replica_tensor(std::move(tensor), state.replicas);
   }

@@ -2,8 +2,10 @@
 //
 //   model.safetensors      weights and batch-norm statistics, by the module's names
 //   optimizer.safetensors  momentum, moments
+//   average.safetensors    the average of the trained parameters, if there is one
 //   replicas.safetensors   RANK.buffers.NAME, RANK.rows_trained, RANK.host_generator, RANK.device_generator
-//   state.json             {"steps": ..., "split": [...], "lr": {"factor": ..., "best": ..., ...}}
+//   state.json             {"steps": ..., "split": [...], "lr": {"factor": ..., "best": ..., ...}}; in fp16
+//                          also "loss_scale": {"scale": ..., "good_steps": ..., "updates": ...}
 //
 //   write_checkpoint("run/epoch-3", to_checkpoint(trainer.state()));            // in the process of rank 0
 //   trainer.load(read_train_state(read_checkpoint("run/epoch-3")));
@@ -15,6 +17,7 @@
 namespace lockstep {
 
 inline constexpr const char* kModelFile = "model.safetensors";
+inline constexpr const char* kAverageFile = "average.safetensors";
 inline constexpr const char* kStateFile = "state.json";
 
 // Throws OutputError that names a tensor which the format cannot hold (safetensors.h), such as one of

@@ -10,9 +10,7 @@
 #include <lockstep/parallel/build_replicas.h>
 #include <lockstep/parallel/collectives/agree.h>
 #include <lockstep/parallel/collectives/gather_tensors.h>
-#include <lockstep/parallel/gradients/micro_shards.h>
 #include <lockstep/parallel/gradients/tensor_lines.h>
-#include <lockstep/parallel/split_batch.h>
 #include <lockstep/parallel/training/outcome_sums.h>
 #include <lockstep/parallel/training/replica.h>
 #include <lockstep/parallel/training/replica_models.h>
@@ -78,16 +76,6 @@ auto sources_by_name(std::span<const torch::Device> devices, const TestSets& set
   return sources;
 }
 
-// Cuts rows into parts of these sizes, in order.
-std::vector<std::span<const int64_t>> cut(std::span<const int64_t> rows, const std::vector<int64_t>& sizes) {
-  std::vector<std::span<const int64_t>> parts;
-  for (const auto size : sizes) {
-    parts.push_back(rows.first(static_cast<size_t>(size)));
-    rows = rows.subspan(static_cast<size_t>(size));
-  }
-  return parts;
-}
-
 }  // namespace
 
 struct Trainer::StepInFlight {
@@ -116,6 +104,7 @@ Trainer::Trainer(const ModelFactory& factory, const SourceFactory& train, const 
   auto replica_options = options_.replica;
   replica_options.wait_for_device |= options_.auto_split;  // to time a GPU the host must wait for it
   replica_options.in_flight = in_flight_;
+  replica_options.ema = options_.ema;
   workers_.run(*communicator_, [&](int local, Endpoint& endpoint) {
     const auto i = static_cast<size_t>(local);
     replicas_[i] =
@@ -161,7 +150,26 @@ void Trainer::step(std::span<const int64_t> rows, int64_t epoch) {
   ++steps_taken_;
   // Until the shares are settled, each step's shares depend on the times of the step before.
   wait_for_steps(split_settled() ? in_flight_ - 1 : 0);
+  require_useful_scale();
   if (options_.check_sync > 0 && steps_taken_ % options_.check_sync == 0) check_sync();
+}
+
+std::optional<LossScaleState> Trainer::loss_scale() {
+  wait_for_steps(0);
+  const auto* scale = replicas_.front()->loss_scale();
+  return scale ? std::optional(scale->state()) : std::nullopt;
+}
+
+// Every process has the same scale after the same step, since no step is in flight then.
+void Trainer::require_useful_scale() const {
+  const auto* scale = replicas_.front()->loss_scale();
+  if (!scale || scale->state().scale >= kLeastLossScale) return;
+  throw NumericError(
+      fmt::format("a gradient of step {} was not finite with a loss scale of {:.2g} either: the step was "
+                  "skipped, like those before it",
+                  steps_taken_, 2 * scale->state().scale),
+      "no scale helps where a number of the model is NaN or above 65,504, the largest of fp16; use " +
+          NamedOption{"precision", "bf16", "Precision::kBf16"} + ", which has the range of fp32");
 }
 
 void Trainer::set_lr(std::optional<double> lr) {
@@ -170,13 +178,6 @@ void Trainer::set_lr(std::optional<double> lr) {
                      "a learning rate is a number from 0");
   }
   lr_state_.fixed = lr;
-}
-
-void Trainer::will_need(std::span<const int64_t> rows, int64_t epoch) const {
-  const auto steps = replica_steps(rows, epoch);
-  for (size_t i = 0; i < steps.size(); ++i) {
-    for (const auto part : steps[i].micro_batches) train_sources_[i]->will_need(part, epoch);
-  }
 }
 
 // Runs in the replica's thread. If it throws, ReplicaWorkers ends the gradients' collectives; those of the
@@ -207,48 +208,6 @@ void Trainer::synchronize() {
   wait_for_steps(0);
   workers_.synchronize();
 }
-
-// Cuts the rows for all ranks, and keeps the parts of this process's replicas.
-std::vector<ReplicaStep> Trainer::replica_steps(std::span<const int64_t> rows, int64_t epoch) const {
-  const auto count = [](auto part) { return static_cast<int64_t>(part.size()); };
-  const auto first = static_cast<size_t>(first_rank());
-  std::vector<ReplicaStep> steps(replicas_.size(), {.micro_batches = {},
-                                                    .batch_rows = count(rows),
-                                                    .lr = lr(),
-                                                    .epoch = epoch,
-                                                    .number = steps_taken_,
-                                                    .seed = options_.seed});
-  if (options_.replica.invariant) {
-    const auto parts = cut(rows, shard_sizes(count(rows), kMicroShards));
-    const auto each = parts.size() / static_cast<size_t>(world_size());  // consecutive ones for each rank
-    for (size_t i = 0; i < steps.size(); ++i) {
-      const auto own = std::span(parts).subspan((first + i) * each, each);
-      steps[i].micro_batches.assign(own.begin(), own.end());
-    }
-    return steps;
-  }
-  if (norm_communicator_) {
-    // Micro-batches first, so that they hold the same rows for any number of replicas.
-    for (const auto micro_batch : cut(rows, shard_sizes(count(rows), options_.accumulate))) {
-      if (micro_batch.empty()) continue;
-      const auto parts = cut(micro_batch, shard_sizes(count(micro_batch), world_size(), split()));
-      for (size_t i = 0; i < steps.size(); ++i) steps[i].micro_batches.push_back(parts[first + i]);
-    }
-    return steps;
-  }
-  const auto shards = cut(rows, shard_sizes(count(rows), world_size(), split()));
-  for (size_t i = 0; i < steps.size(); ++i) {
-    const auto shard = shards[first + i];
-    for (const auto part : cut(shard, shard_sizes(count(shard), options_.accumulate))) {
-      if (!part.empty()) steps[i].micro_batches.push_back(part);
-    }
-  }
-  return steps;
-}
-
-const std::vector<double>& Trainer::split() const { return tuner_ ? tuner_->shares() : options_.split; }
-
-bool Trainer::split_settled() const { return !tuner_ || tuner_->settled(); }
 
 // Every process sees the times of all ranks, and finds the same shares.
 void Trainer::tune_split(const StepInFlight& step) {
@@ -290,6 +249,9 @@ TrainSums Trainer::take_sums() {
   const auto& model = models_.front();
   TrainSums total{zero_sums(model.metrics), {}};
   total.rows = std::exchange(rows_, 0);
+  for (const auto& replica : replicas_) {  // all have skipped the same steps
+    if (auto* scale = replica->loss_scale()) total.skipped = scale->take_skipped();
+  }
   if (!model.weight) total.weight = static_cast<double>(total.rows);
   for (int rank = 0; rank < world_size(); ++rank) {
     const auto host = sums[rank].contiguous();

@@ -39,6 +39,7 @@ struct TrainSums : RowSums {
     int rank = 0;
   };
   std::optional<Bad> bad;
+  int64_t skipped = 0;  // steps without an update, since a gradient was not finite (Precision::kFp16)
 };
 
 // Holds one replica per device of this process, each with its own worker thread, and the data once per
@@ -76,8 +77,10 @@ class Trainer {
   // Trains one step on these rows of the training set, split over the replicas of the world. The update is
   // the same as for all rows on one device. Returns while up to steps_in_flight() - 1 steps are in flight;
   // take_times, take_sums, evaluate, weights and synchronize wait for them. Throws UsageError when there are
-  // no rows, what lr() throws, the error that ended this or an earlier step, and what check_sync() throws
-  // where options.check_sync asks for it. epoch: for sources whose rows differ between epochs, from 0.
+  // no rows, what lr() throws, the error that ended this or an earlier step, what check_sync() throws where
+  // options.check_sync asks for it, and with Precision::kFp16 NumericError in every process when it has
+  // skipped steps until the loss scale was below 2^-16, where none helps. epoch: for sources whose rows
+  // differ between epochs, from 0.
   void step(std::span<const int64_t> rows, int64_t epoch = 0);
 
   // Tells each replica's source which rows a later step() of this batch asks it for
@@ -91,6 +94,10 @@ class Trainer {
   // The learning rate from the next step on, whatever options.lr says; empty: that of options.lr again. Every
   // process sets the same one. A part of state(). Throws UsageError if is_rate() is false for it.
   void set_lr(std::optional<double> lr);
+
+  // The factor on the loss of the next step, and the updates so far; empty but for Precision::kFp16.
+  // Every process gets the same. A part of state(). Waits for the steps in flight.
+  std::optional<LossScaleState> loss_scale();
 
   // The learning rate of the next step, as lr_at() gives it. Throws as options.lr.function does.
   double lr() const { return lr_at(options_.lr, steps_taken_, lr_state_); }
@@ -106,10 +113,11 @@ class Trainer {
   // and the same in every process. Waits for the devices. Throws the error that ended a collective on them.
   TrainSums take_sums();
 
-  // Evaluates the test set on all replicas of the world, with the batch-norm statistics of options.bn; of
-  // several sets the first one. Every process gets the same result. Throws the error that ended a collective.
-  // An exception of `progress` ends the evaluation, in other processes with PeerError; the trainers can be
-  // used afterwards.
+  // Evaluates the test set on all replicas of the world, of several sets the first one, with the batch-norm
+  // statistics of options.bn, and with options.ema the average of the weights. The weights are in its place
+  // afterwards, bit by bit, also after an error. Every process gets the same result. Throws the error that
+  // ended a collective. An exception of `progress` ends the evaluation, in other processes with PeerError;
+  // the trainers can be used afterwards.
   RowSums evaluate(const EvaluationProgress& progress = {});
 
   // The same for the test set of this name. Throws UsageError, with the names that there are, for another.
@@ -132,6 +140,10 @@ class Trainer {
   // are those of options.bn. All replicas have the same parameters. Throws the error that ended a collective.
   std::vector<NamedTensor> weights(int local = 0);
 
+  // The same with the average of the weights, as evaluate() uses it: without options.ema, and before the
+  // first step, that is weights().
+  std::vector<NamedTensor> averaged_weights(int local = 0);
+
   // Returns all that the next step depends on, except the options. Complete in the process of rank 0; in the
   // others the tensors of the model and the optimizer are left out. Sums that take_sums() has not returned
   // are not part of it. Throws the error that ended a collective, and UsageError, after which training can go
@@ -143,15 +155,17 @@ class Trainer {
   // saved trainer (with auto_split: once the shares are settled there; not if the model draws numbers, as
   // dropout does, on a GPU with several replicas: they share its generator). With another number all replicas
   // start with the model's batch-norm statistics. Torch's default generator becomes that of the state, for
-  // what the program draws between steps. Writes in place. Sums not yet taken are dropped. Throws
-  // WeightsError in every process, and changes nothing, if the state is not of this model, precision and
-  // optimizer; also the error that ended a collective.
+  // what the program draws between steps. Writes in place. Sums not yet taken are dropped. With options.ema
+  // the average of a state that has none, such as that of a Trainer without it, begins with the next step.
+  // Throws WeightsError in every process, and changes nothing, if the state is not of this model, precision
+  // and optimizer, or has an average without options.ema; also the error that ended a collective.
   void load(const TrainState& state);
 
   // Compares the parameters of all replicas of the world, bit by bit, those on devices of one type with each
-  // other; with options.replica.invariant or BnPolicy::kSync also the batch-norm statistics. Waits for the
-  // steps in flight. Costs a pass over the weights, and on a GPU a copy of them to the host. Throws
-  // OutOfSyncError in every process if they differ, and the error that ended a collective.
+  // other, and with options.ema their averages; with options.replica.invariant or BnPolicy::kSync also the
+  // batch-norm statistics. Waits for the steps in flight. Costs a pass over the weights, and on a GPU a copy
+  // of them to the host. Throws OutOfSyncError in every process if they differ, and the error that ended a
+  // collective.
   void check_sync();
 
   // Waits for the steps in flight, and for the devices of this process. Throws the error that ended a step.
@@ -201,10 +215,12 @@ class Trainer {
   std::vector<ReplicaStep> replica_steps(std::span<const int64_t> rows, int64_t epoch) const;
   void step_replica(int local, StepInFlight& step);
   void tune_split(const StepInFlight& step);
+  void require_useful_scale() const;
   void require_fitting(const TrainState& state);
   torch::Tensor gather_over_ranks(const std::function<torch::Tensor(size_t local)>& own);
   void throw_if_aborted();
-  void with_shared_buffers(const std::function<void()>& action);
+  void with_shared_buffers(bool averaged, const std::function<void()>& action);
+  std::vector<NamedTensor> copies_of(int local, bool averaged);
 
   const TrainerOptions options_;
   ReplicaWorkers workers_;

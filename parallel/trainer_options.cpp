@@ -22,6 +22,8 @@
 namespace lockstep {
 namespace {
 
+constexpr double kLargestLossScale = 0x1p64;
+
 void refuse_if(bool wrong, const ErrorText& what, const ErrorText& hint) {
   if (wrong) throw UsageError(what, hint);
 }
@@ -60,6 +62,12 @@ void check_ranges(const TrainerOptions& options) {
   not_negative("weight_decay", options.replica.optimizer.weight_decay);
   const double clip_norm = options.replica.clip_norm;
   refuse(!(clip_norm >= 0), "clip_norm", clip_norm, "it must be a positive number, or 0 for no bound");
+  const auto& scale = options.replica.loss_scale;
+  refuse(!(scale.initial >= 1 && scale.initial <= kLargestLossScale), "loss_scale", scale.initial,
+         "it must be 1 to 2^64");
+  at_least_1("growth_interval", scale.growth_interval);
+  refuse(!(options.ema >= 0 && options.ema < 1), "ema", options.ema,
+         "it must be below 1, or 0 for no average of the weights");
 }
 
 struct Exclusion {
@@ -123,6 +131,19 @@ void check_compress(const TrainerOptions& options) {
        "NCCL sends gradients as they are",
        "use " + named_allreduce(Allreduce::kGloo) + ", or leave one of them out"},
       {static_cast<bool>(options.replica.sync.hook), compress, hook, "the hook decides what travels"},
+  };
+  check(exclusions);
+}
+
+void check_fp16(const TrainerOptions& options) {
+  const auto& replica = options.replica;
+  if (replica.precision != Precision::kFp16) return;
+  const NamedOption fp16{"precision", "fp16", "Precision::kFp16"};
+  const char* why = "after each step the host reads whether it is skipped";
+  const Exclusion exclusions[] = {
+      {replica.cuda_graph == CudaGraph::kOn, fp16, graph("on", "CudaGraph::kOn"), why,
+       "use " + graph("auto", "CudaGraph::kAuto")},
+      {options.in_flight == 2, fp16, named("in_flight"), why, leave_out("in_flight")},
   };
   check(exclusions);
 }
@@ -235,6 +256,7 @@ void TrainerOptions::check_combination() const {
   check_invariant(*this);
   check_compress(*this);
   check_cuda_graph(*this);
+  check_fp16(*this);
   check_auto_split(*this);
   check_schedule(lr);
   check_optimizer(replica.optimizer);
@@ -251,7 +273,8 @@ void TrainerOptions::validate(std::optional<int> world_size) const {
 }
 
 int steps_in_flight(const TrainerOptions& options) {
-  return options.in_flight.value_or(any_gpu(options.devices) ? 2 : 1);
+  const bool queues = any_gpu(options.devices) && options.replica.precision != Precision::kFp16;
+  return options.in_flight.value_or(queues ? 2 : 1);
 }
 
 int replica_threads(const TrainerOptions& options) {

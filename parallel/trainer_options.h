@@ -33,12 +33,20 @@ struct TrainerOptions {
   // its rank, with replica.invariant of the micro-shard (replica_random.h). Initial weights are drawn before.
   uint64_t seed = 0;
   LrSchedule lr;  // Trainer::set_lr() may set another rate between steps
+  // Above 0: Trainer also keeps an exponential moving average of the trained parameters with this decay, such
+  // as .999, and evaluates with it. Its numbers are those of torch.optim.swa_utils.AveragedModel with
+  // get_ema_multi_avg_fn(decay), updated after each step: the first one gives the parameters themselves.
+  // Buffers are not averaged, as with use_buffers=False: batch norms are evaluated with the statistics of
+  // training. A parameter that is frozen is evaluated as it is; when it is trained again, its average begins
+  // with its value. Below 1; 0: none. Costs the memory of the parameters once more, and a pass over them per
+  // step.
+  double ema = 0;
   // Micro-batches per shard and step; their gradients are summed over the replicas once. With BnPolicy::kSync
   // the batch is cut into micro-batches before shards, and each is normalised over all replicas.
   int accumulate = 1;
   // Steps in flight before step() waits for the oldest one. 1: step() returns when its step is done. 2: it
   // returns when the step before is done, so that a GPU does not idle between steps. Empty: 2 if there is a
-  // GPU, else 1.
+  // GPU and the precision is not kFp16, else 1.
   std::optional<int> in_flight;
   std::vector<double> split;  // shares of the batch, one per replica of the world; empty: even
   bool auto_split = false;    // finds the shares by timing the first steps
@@ -55,6 +63,7 @@ struct TrainerOptions {
   //   phases of each step, or with BnPolicy::kSync;
   // - compress with Allreduce::kNccl, with Precision::kFp64, or with replica.sync.hook, which decides what
   //   travels;
+  // - Precision::kFp16 with CudaGraph::kOn or in_flight 2: the host skips steps, or does not;
   // - nesterov without momentum, and either of them with Adam or AdamW;
   // - an optimizer factory with another kind, momentum, weight_decay or group, or with CudaGraph::kOn;
   // - Schedule::kOneCycle with warmup_steps, and lr.function with either of them or any other schedule.

@@ -79,7 +79,8 @@ NamedWeights named_weights(const EvalOptions& options) {
                          : std::nullopt;
   const auto path = found.path.native();
   const auto trained_on = run_data(found);
-  return {path, as_weights_of(path, std::move(found.state.trainer.model), named, options.model), trained_on};
+  return {path, as_weights_of(path, evaluated_weights(std::move(found.state.trainer)), named, options.model),
+          trained_on};
 }
 
 // The accuracy in the run's metrics is that of its own images.

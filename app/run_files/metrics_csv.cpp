@@ -21,7 +21,8 @@ std::vector<std::string> csv_columns(std::span<const MetricKind> metrics) {
   if (!metrics.empty()) columns.push_back(fmt::format("train_{}", epoch_name(metrics.front())));
   columns.emplace_back("test_loss");
   for (const auto& kind : metrics) columns.push_back(fmt::format("test_{}", epoch_name(kind)));
-  for (const auto* name : {"train_seconds", "test_seconds"}) columns.emplace_back(name);
+  for (const auto* name : {"train_seconds", "test_seconds", "loss_scale", "skipped"})
+    columns.emplace_back(name);
   return columns;
 }
 

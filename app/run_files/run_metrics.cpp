@@ -37,6 +37,7 @@ std::vector<Tag> tags_of(const std::string& event, const std::vector<MetricKind>
     for (const auto& kind : metrics) tags.push_back({kind.name, fmt::format("train/{}", kind.name)});
     tags.push_back({"lr", "lr"});
     tags.push_back({"images_per_second", "images_per_second"});
+    for (const auto* name : {"loss_scale", "skipped"}) tags.push_back({name, name});  // in fp16
   } else if (event == "epoch") {
     tags.push_back({"test_loss", "test/loss"});
     for (const auto& kind : metrics) {

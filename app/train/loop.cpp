@@ -14,7 +14,6 @@
 #include <lockstep/app/train/settings/settings.h>
 #include <lockstep/data/batch_order.h>
 #include <lockstep/data/weights_hash.h>
-#include <lockstep/parallel/collectives/agree.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/train_epochs.h>
 #include <lockstep/support/error.h>
@@ -70,10 +69,11 @@ RunReport TrainLoop::run() {
       go_back(error);
     }
   }
+  require_updates();
   report.steps = steps_done_;
   report.peak_bytes = peak_resident_bytes();
   if (flags_.print_weights_hash) {
-    auto weights = trainer_.weights();
+    auto weights = this->weights();
     if (plan_.world.leads()) report.weights_sha256 = weights_sha256(std::move(weights));
   }
   record_.throw_if_failed();
@@ -88,32 +88,6 @@ RunReport TrainLoop::saved_report() const {
           .seconds_per_epoch = scaled_to_epoch(position_.seconds, steps_done_, plan_),
           .was_finished = true,
           .measured = same_test_settings(changed_) && steps_done_ == plan_.total_steps};
-}
-
-// All processes load; process 0 has the state, and tells the others how far it is.
-void TrainLoop::restore(const RunState& state) {
-  trainer_.load(state.trainer);
-  position_ = state.position;
-  if (const auto& group = plan_.world.process_group) {
-    position_ = read_position(gather_values(group.get(), "progress", to_json(position_)).front());
-  }
-  for (auto* sums : {&position_.epoch_sums, &position_.recorded_sums}) *sums = declared(*sums, plan_.metrics);
-  steps_done_ = resumed_steps_ = trainer_.steps_taken();
-  schedule_.made(steps_done_, record_.now());
-}
-
-// A collective. Throws the error where the run stops for it.
-void TrainLoop::go_back(const LossError& error) {
-  going_back_.count(error);
-  auto left_out = std::move(position_.left_out);
-  restore(record_.newest_state());
-  position_.left_out = std::move(left_out);
-  const auto range = going_back_.leave_out(position_, steps_done_, error.step());
-  record_.went_back(steps_done_, position_.left_out, range, error.message());
-  if (range) return;
-  throw LossError(
-      fmt::format("{}, with the weights of the checkpoint of step {}", error.message(), steps_done_),
-      "go on from an older checkpoint: --resume CHECKPOINT --output DIR", error.step());
 }
 
 // Takes the steps of the epoch, as far as the run goes, and evaluates. Returns false if --limit-steps ends
@@ -237,6 +211,7 @@ void TrainLoop::take_sums() {
         diverged_hint(plan_), sums.bad->step + 1);
   }
   intervals_.add_sums(sums);
+  if (const auto scale = trainer_.loss_scale()) intervals_.add_skipped(sums.skipped, scale->scale);
 }
 
 // On a GPU a call returns before its work is done, so that the host cannot tell the phases apart.
@@ -245,32 +220,16 @@ void TrainLoop::take_times() {
   if (!any_gpu(plan_.trainer.devices)) intervals_.add_times(times);
 }
 
-void TrainLoop::save_if_new() {
-  if (schedule_.on() && steps_done_ > 0 && !schedule_.has(steps_done_)) save();
-}
-
-// A collective. Weights with a loss that is not finite, or that are not finite themselves, are never saved.
-void TrainLoop::save(std::optional<double> test_accuracy) {
-  const bool within_epoch = position_.step > 0;
-  if (within_epoch) take_sums();  // waits for the step
-  const auto state = [&] {
-    RunState own{.trainer = trainer_.state(), .position = position_};
-    require_finite(own.trainer);
-    const double now = record_.now();
-    schedule_.made(steps_done_, now);
-    agreement_.checkpoint_made();
-    if (within_epoch) intervals_.add_to(own.position, now);
-    return own;
-  };
-  record_.checkpoint(state, test_accuracy);
-}
-
-// A collective: process 0 has the weights. The losses do not show what the last step's update has made.
-void TrainLoop::require_finite(const TrainState& state) const {
-  const auto told = gather_values(plan_.world.process_group.get(), "finite weights", is_finite(state));
-  if (told.front().get<bool>()) return;
-  throw LossError(fmt::format("the weights after step {} of the run are not finite", steps_done_),
-                  diverged_hint(plan_), steps_done_);
+// A few steps may be skipped until the scale fits. Trainer::step() ends longer runs that take none.
+void TrainLoop::require_updates() {
+  const auto scale = trainer_.loss_scale();
+  if (!scale || scale->updates > 0 || steps_done_ == 0) return;
+  throw NumericError(
+      fmt::format(
+          "nothing was trained: every step of the run was skipped, since a gradient was not finite in "
+          "fp16 (loss scale {:.6g})",
+          scale->scale),
+      "train for more steps, in which the scale falls further, or use --precision bf16");
 }
 
 StepNews TrainLoop::own_news() const {

@@ -41,8 +41,8 @@ class TrainLoop {
   // collectives.
   void
   save_if_new();  // unless this step has its checkpoint. Throws LossError for weights that are not finite
-  std::vector<NamedTensor> weights() { return trainer_.weights(); }
-  int64_t steps_done() const { return steps_done_; }  // of the whole run
+  std::vector<NamedTensor> weights() { return trainer_.averaged_weights(); }  // as they are tested
+  int64_t steps_done() const { return steps_done_; }                          // of the whole run
   const Trace& trace() const { return trace_; }
 
  private:
@@ -64,6 +64,7 @@ class TrainLoop {
 
   void save(std::optional<double> test_accuracy = {});
   void require_finite(const TrainState& state) const;
+  void require_updates();
   StepNews own_news() const;
   void stop_if_asked(const StepNews& all, const std::string& where) const;
 

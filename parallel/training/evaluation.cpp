@@ -142,7 +142,7 @@ RowSums Trainer::evaluate(std::string_view test_set, const EvaluationProgress& p
                      fmt::format("the trainer has {}", fmt::join(names, ", ")));
   }
   RowSums result;
-  with_shared_buffers([&] {
+  with_shared_buffers(/*averaged=*/true, [&] {
     result =
         lockstep::evaluate(models_, *found, options_.replica.precision, workers_, *communicator_, progress);
   });

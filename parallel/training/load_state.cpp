@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kShares = 8;  // where they begin among the numbers
+constexpr int64_t kShares = 12;  // where they begin among the numbers
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();  // of what may be empty
 
@@ -65,10 +65,14 @@ torch::Tensor StateNumbers::to_tensor(int world) const {
                                  static_cast<double>(steps),
                                  static_cast<double>(replica_bytes),
                                  steps_by_parameter ? 1. : 0.,
+                                 has_average ? 1. : 0.,
                                  lr.factor,
                                  lr.best.value_or(kNone),
                                  static_cast<double>(lr.bad_losses),
-                                 lr.fixed.value_or(kNone)};
+                                 lr.fixed.value_or(kNone),
+                                 loss_scale ? loss_scale->scale : kNone,
+                                 static_cast<double>(loss_scale ? loss_scale->good_steps : 0),
+                                 static_cast<double>(loss_scale ? loss_scale->updates : 0)};
   numbers.resize(numbers.size() + static_cast<size_t>(world));  // shares of 0: none
   std::copy(split.begin(), split.end(), numbers.begin() + kShares);
   return torch::tensor(numbers, torch::kFloat64);
@@ -81,10 +85,16 @@ StateNumbers StateNumbers::from_tensor(const torch::Tensor& numbers) {
                       .steps = static_cast<int64_t>(values[1]),
                       .replica_bytes = static_cast<int64_t>(values[2]),
                       .steps_by_parameter = values[3] != 0,
-                      .lr = {.factor = values[4],
-                             .best = optional_of(values[5]),
-                             .bad_losses = static_cast<int64_t>(values[6]),
-                             .fixed = optional_of(values[7])}};
+                      .has_average = values[4] != 0,
+                      .lr = {.factor = values[5],
+                             .best = optional_of(values[6]),
+                             .bad_losses = static_cast<int64_t>(values[7]),
+                             .fixed = optional_of(values[8])}};
+  if (!std::isnan(values[9])) {
+    result.loss_scale = {.scale = values[9],
+                         .good_steps = static_cast<int64_t>(values[10]),
+                         .updates = static_cast<int64_t>(values[11])};
+  }
   if (values[kShares] > 0) result.split.assign(values + kShares, values + host.numel());
   return result;
 }

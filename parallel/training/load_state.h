@@ -4,6 +4,7 @@
 #include <torch/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include <lockstep/parallel/communicator.h>
@@ -17,10 +18,12 @@ struct StateNumbers {
   int64_t steps = 0;
   int64_t replica_bytes = 0;        // of the largest packed replica
   bool steps_by_parameter = false;  // of Adam: "step.NAME", not "step"
+  bool has_average = false;         // of the weights
   LrState lr = {};
+  std::optional<LossScaleState> loss_scale = {};
   std::vector<double> split = {};  // for this world; empty: none
 
-  torch::Tensor to_tensor(int world) const;  // (8 + world) double
+  torch::Tensor to_tensor(int world) const;  // (12 + world) double
   static StateNumbers from_tensor(const torch::Tensor& numbers);
 };
 

@@ -14,6 +14,17 @@ torch::ScalarType dtype_of(Precision precision) {
   return precision == Precision::kFp64 ? torch::kFloat64 : torch::kFloat32;
 }
 
+torch::ScalarType type_of_layers(Precision precision) {
+  switch (precision) {
+    case Precision::kBf16:
+      return torch::kBFloat16;
+    case Precision::kFp16:
+      return torch::kFloat16;
+    default:
+      return dtype_of(precision);
+  }
+}
+
 torch::ScalarType converted_type(torch::ScalarType given, torch::ScalarType floating) {
   if (at::isComplexType(given)) return at::toComplexType(floating);
   return at::isFloatingType(given) ? floating : given;
@@ -50,11 +61,11 @@ void set_arithmetic(Precision precision, bool deterministic) {
 }
 
 AutocastGuard::AutocastGuard(Precision precision, torch::Device device)
-    : on_(precision == Precision::kBf16), type_(device.type()) {
+    : layers_(type_of_layers(precision)), on_(layers_ != dtype_of(precision)), type_(device.type()) {
   if (!on_) return;
   enabled_before_ = at::autocast::is_autocast_enabled(type_);
   dtype_before_ = at::autocast::get_autocast_dtype(type_);
-  at::autocast::set_autocast_dtype(type_, torch::kBFloat16);
+  at::autocast::set_autocast_dtype(type_, layers_);
   at::autocast::set_autocast_enabled(type_, true);
   at::autocast::increment_nesting();
 }

@@ -14,16 +14,32 @@ enum class Precision {
   kFp32,
   kTf32,  // on GPUs float matmuls and convolutions round their inputs to 10 bits; on CPUs fp32
   kBf16,  // layers that profit compute in bfloat16 (torch's autocast); fp32 masters, sums in float
+  // Layers that profit compute in float16 (autocast), with fp32 masters. Its numbers end at 65,504, and below
+  // 6e-8 they are 0, so the loss is multiplied by a scale before backward and the summed gradients are
+  // divided by it, as by torch.amp.GradScaler: where one is not finite, all replicas skip the update, and the
+  // scale halves. For GPUs: on CPUs torch's float16 is slow, many times slower than fp32 in convolutions.
+  kFp16,
   kFp64,  // for checks
+};
+
+// The loss scale of Precision::kFp16. It is halved after a step with a gradient that is not finite, which is
+// skipped, and doubled after every growth_interval steps in a row without one.
+struct LossScaleOptions {
+  double initial = 65536;          // a power of 2 changes no bits; at least 1, at most 2^64
+  int64_t growth_interval = 2000;  // at least 1
 };
 
 inline constexpr Choice<Precision> kPrecisionNames[] = {{"fp32", Precision::kFp32},
                                                         {"tf32", Precision::kTf32},
                                                         {"bf16", Precision::kBf16},
+                                                        {"fp16", Precision::kFp16},
                                                         {"fp64", Precision::kFp64}};
 
 // The type of parameters, gradients and floating-point inputs.
 torch::ScalarType dtype_of(Precision precision);
+
+// The type of the layers that profit from one of 16 bits: bfloat16 or float16, else dtype_of().
+torch::ScalarType type_of_layers(Precision precision);
 
 // The type that numbers of type `given` get in a model of the floating-point type `floating`: floating-point
 // and complex numbers follow it. Integers, such as token ids and counters, and bools stay as they are.
@@ -41,9 +57,9 @@ void check_precision(Precision precision, std::span<const torch::Device> devices
 // and no kernel is chosen by timing.
 void set_arithmetic(Precision precision, bool deterministic);
 
-// While it lives, the calling thread's forward passes on this device compute in bfloat16 if `precision` is
-// kBf16; with other precisions it does nothing. The backward pass follows by itself. May be nested; the
-// destructor restores the previous settings.
+// While it lives, the calling thread's forward passes on this device compute in type_of_layers(), where that
+// is bfloat16 or float16; with other precisions it does nothing. The backward pass follows by itself. May be
+// nested; the destructor restores the previous settings.
 class AutocastGuard {
  public:
   AutocastGuard(Precision precision, torch::Device device);
@@ -52,6 +68,7 @@ class AutocastGuard {
   AutocastGuard& operator=(const AutocastGuard&) = delete;
 
  private:
+  const torch::ScalarType layers_;
   const bool on_;
   const torch::DeviceType type_;
   bool enabled_before_ = false;

@@ -173,7 +173,7 @@ torch::Tensor Trainer::predict(const SourceFactory& data, std::optional<std::spa
   if (sources.front()->size() == 0) return torch::empty({0});
   constexpr int64_t kFirst[] = {0};  // tells the shape where no rows are wanted
   torch::Tensor outputs;
-  with_shared_buffers([&] {
+  with_shared_buffers(/*averaged=*/true, [&] {
     outputs = lockstep::predict(models_, sources, wanted.empty() ? kFirst : wanted,
                                 options_.replica.precision, workers_, *communicator_);
   });

@@ -7,8 +7,6 @@
 #include <limits>
 #include <utility>
 
-#include <lockstep/parallel/collectives/agree.h>
-#include <lockstep/parallel/optimizer/gradient_norm.h>
 #include <lockstep/parallel/timing/trace.h>
 #include <lockstep/parallel/training/model_errors.h>
 #include <lockstep/parallel/training/outcome_sums.h>
@@ -17,6 +15,7 @@
 #include <lockstep/support/row_numbers.h>
 
 namespace lockstep {
+
 Replica::Replica(const Model& model, Endpoint& endpoint, std::shared_ptr<const BatchSource> source,
                  const ReplicaOptions& options, Endpoint* statistics)
     : options_(options),
@@ -26,6 +25,10 @@ Replica::Replica(const Model& model, Endpoint& endpoint, std::shared_ptr<const B
       batches_(std::make_shared<const BatchSpec>(source_->spec())),
       sync_(endpoint, options.sync, options.trace),
       optimizer_(make_optimizer(options.optimizer, endpoint.device())),
+      average_(options.ema > 0 ? std::optional<WeightAverage>(options.ema) : std::nullopt),
+      loss_scale_(options.precision == Precision::kFp16
+                      ? std::optional<LossScale>(std::in_place, options.loss_scale, endpoint.device())
+                      : std::nullopt),
       captured_(capture_options(statistics != nullptr), captured_parts()) {
   const auto device = endpoint_.device();
   require_memory_of_their_own(*model_.module);
@@ -46,7 +49,8 @@ Replica::Replica(const Model& model, Endpoint& endpoint, std::shared_ptr<const B
 
 CaptureOptions Replica::capture_options(bool exchanges_statistics) const {
   const bool each_step_is_watched = options_.invariant || options_.wait_for_device || options_.trace;
-  const bool counts_on_host = static_cast<bool>(options_.optimizer.factory);
+  // Also whether a step is skipped.
+  const bool counts_on_host = options_.optimizer.factory || options_.precision == Precision::kFp16;
   return {.device = endpoint_.device(),
           .batches = batches_,
           .mode = each_step_is_watched || counts_on_host || exchanges_statistics ? CudaGraph::kOff
@@ -73,44 +77,6 @@ StepParts Replica::captured_parts() {
                 sync_.allreduce_all();
               },
           .update = [this] { update(); }};
-}
-
-// Moves what is trained into a flat buffer, and makes what works on it.
-void Replica::hold_parameters() {
-  params_ = flatten_parameters(sync_.parameters());
-  held_ = HeldParameters(*model_.module, /*buffers_too=*/captured_.enabled());
-  if (options_.precision == Precision::kBf16 && model_.use_bf16_weights) keep_bf16_weights();
-  if (options_.invariant) micro_shards_.emplace(*model_.module, sync_.flat_gradients(), endpoint_);
-  gradients_ = {sync_.flat_gradients()};
-  optimizer_->hold(trained_parameters());
-  if (!options_.optimizer.group && !options_.optimizer.factory) return;
-  agree(endpoint_, "parameter groups", optimizer_->lines(),
-        "the function that gives parameters their groups, or makes the optimizer, must do so alike for all");
-}
-
-TrainedParameters Replica::trained_parameters() {
-  const auto& names = sync_.names();
-  const auto& params = sync_.parameters();
-  return {.params = params,
-          .names = names,
-          .ranges = flat_ranges(
-              params, groups_of(options_.optimizer, names, params),
-              {.params = params_.flat, .grads = sync_.flat_gradients(), .bf16 = bf16_weights_.flat})};
-}
-
-// Keeps a bf16 copy of the weights that the optimizer rewrites with each update. Without it autocast converts
-// the fp32 masters in every step. Keeps none if a parameter is frozen.
-void Replica::keep_bf16_weights() {
-  const bool some_are_frozen = sync_.parameters().size() != held_.size();
-  if (some_are_frozen) {
-    if (!std::exchange(bf16_weights_, {}).flat.defined()) return;
-    return model_.use_bf16_weights({});
-  }
-  Params rounded;
-  for (const auto& param : sync_.parameters()) rounded.push_back(param.detach().to(torch::kBFloat16));
-  bf16_weights_ = flat_zeros_like(rounded);
-  bf16_weights_.flat.copy_(params_.flat);
-  model_.use_bf16_weights(bf16_weights_.views);
 }
 
 StepTimestamps Replica::step(const ReplicaStep& step) {
@@ -265,11 +231,12 @@ void Replica::forward_backward(const StepShape& shape, size_t micro_batch) {
   }
   const auto in_trace = span("backward");
   sync_.restore_views();  // the user may have called zero_grad(), which drops them
+  const auto loss = loss_scale_ ? loss_scale_->scaled(outcome.loss) : outcome.loss;
   if (!model_.weight) {
-    (outcome.loss / shape.batch_rows).backward();
+    (loss / shape.batch_rows).backward();
     return add_to_sums(outcome, {});
   }
-  (outcome.loss / shape.weights[-1]).backward();
+  (loss / shape.weights[-1]).backward();
   add_to_sums(outcome, shape.weights[static_cast<int64_t>(micro_batch)]);
 }
 
@@ -281,18 +248,6 @@ void Replica::sync_gradients(const StepShape& shape) {
   } else {
     sync_.wait();
   }
-  wait_for_device();
-}
-
-void Replica::update() {
-  const auto in_trace = span("update");
-  if (options_.optimizer.factory) sync_.restore_views();  // torch's optimizers read each .grad
-  torch::Tensor scale;
-  if (options_.clip_norm > 0) {
-    scale = clip_scale(block_sums(gradients_), options_.clip_norm).to(params_.flat.scalar_type());
-  }
-  optimizer_->step(scale);
-  number_.add_(1);
   wait_for_device();
 }
 

@@ -19,17 +19,21 @@
 #include <lockstep/parallel/gradients/flat_tensors.h>
 #include <lockstep/parallel/gradients/micro_shards.h>
 #include <lockstep/parallel/optimizer/optimizer.h>
+#include <lockstep/parallel/optimizer/weight_average.h>
 #include <lockstep/parallel/replica_random.h>
 #include <lockstep/parallel/timing/phase_span.h>
 #include <lockstep/parallel/timing/step_times.h>
 #include <lockstep/parallel/training/graphs/captured_steps.h>
 #include <lockstep/parallel/training/held_parameters.h>
+#include <lockstep/parallel/training/loss_scale.h>
 #include <lockstep/parallel/training/replica_options.h>
 #include <lockstep/parallel/training/training_modes.h>
 #include <lockstep/support/train_state.h>
 #include <lockstep/support/types.h>
 
 namespace lockstep {
+
+struct StateNumbers;
 
 // A replica's part of one step.
 struct ReplicaStep {
@@ -67,6 +71,9 @@ class Replica {
 
   int64_t rows_trained() const { return rows_trained_; }
 
+  // Null but for Precision::kFp16. It changes in steps alone.
+  LossScale* loss_scale() { return loss_scale_ ? &*loss_scale_ : nullptr; }
+
   // Throws UsageError when a parameter has got other memory, or a buffer where steps are captured.
   void require_held_parameters() const { held_.require_unchanged(endpoint_.rank()); }
 
@@ -81,14 +88,26 @@ class Replica {
 
   Optimizer& optimizer() { return *optimizer_; }
 
+  // The averages of the trained parameters by name, in its memory; none without ReplicaOptions::ema, and
+  // before the first update.
+  std::vector<NamedTensor> average() const;
+
+  // Returns what such a state has, with other values; none without ReplicaOptions::ema.
+  std::vector<NamedTensor> expected_average() const {
+    return average_ ? average_->expected() : std::vector<NamedTensor>();
+  }
+
+  // Puts them in the place of the parameters until the object is destroyed, which the next step must not
+  // begin before. Null: the parameters stay, since there are none.
+  std::unique_ptr<AveragesInPlace> put_average_in_place();
+
   // Returns what this replica has for itself, on the host.
   ReplicaState own_state() const;
 
-  // A collective: rank 0 has written the weights, and has the optimizer's state, which fits
-  // Optimizer::expected(); all other ranks get them. `own` is this replica's. steps_by_parameter: of the
-  // optimizer's state. Forgets the sums.
-  void take_state(const ReplicaState& own, const std::vector<NamedTensor>& optimizer,
-                  bool steps_by_parameter);
+  // A collective: rank 0 has written the weights, and has the state, whose parts fit Optimizer::expected()
+  // and expected_average(); all other ranks get them. `own` is this replica's, `numbers` are the state's.
+  // Forgets the sums.
+  void take_state(const ReplicaState& own, const TrainState& state, const StateNumbers& numbers);
 
  private:
   void hold_parameters();
@@ -109,6 +128,7 @@ class Replica {
   void forward_backward(const StepShape& shape, size_t micro_batch);
   void sync_gradients(const StepShape& shape);
   void update();
+  void update_parameters();
   void add_to_sums(const Outcome& outcome, const torch::Tensor& weight);
   void wait_for_device() const;
   void bound_queue();
@@ -134,6 +154,8 @@ class Replica {
   std::optional<MicroShardSum> micro_shards_;
   std::vector<at::Generator> generators_;  // of each micro-shard of this step
   const std::unique_ptr<Optimizer> optimizer_;
+  std::optional<WeightAverage> average_;  // with options.ema
+  std::optional<LossScale> loss_scale_;   // in fp16
   torch::Tensor sums_;
   // () double on the device: infinity. A tensor, so that the host does not copy it in every step.
   torch::Tensor never_;

@@ -25,13 +25,16 @@ struct ReplicaOptions {
   GradientSyncOptions sync;  // its bucket hook runs after a captured step's backward, and is not captured
   OptimizerOptions optimizer;
   double clip_norm = 0;  // upper bound of the global gradient's norm; 0: none
+  double ema = 0;        // set by Trainer, from TrainerOptions::ema
   Precision precision = Precision::kFp32;
-  bool invariant = false;                   // the same bits on 1, 2, 4 and 8 replicas
-  bool wait_for_device = false;             // after each phase, so that a GPU's times are its own
-  CudaGraph cuda_graph = CudaGraph::kAuto;  // not with `invariant`, `wait_for_device`, `trace` or a factory
-  int in_flight = 1;                        // set by Trainer, from TrainerOptions::in_flight
-  Notice notice;                            // told when a step cannot be captured; may be empty
-  Trace* trace = nullptr;                   // of all threads and GPUs; outlives the replica
+  LossScaleOptions loss_scale;   // with Precision::kFp16
+  bool invariant = false;        // the same bits on 1, 2, 4 and 8 replicas
+  bool wait_for_device = false;  // after each phase, so that a GPU's times are its own
+  CudaGraph cuda_graph =
+      CudaGraph::kAuto;    // not with `invariant`, `wait_for_device`, `trace`, fp16 or a factory
+  int in_flight = 1;       // set by Trainer, from TrainerOptions::in_flight
+  Notice notice;           // told when a step cannot be captured; may be empty
+  Trace* trace = nullptr;  // of all threads and GPUs; outlives the replica
 };
 
 }  // namespace lockstep

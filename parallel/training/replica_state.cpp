@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include <lockstep/parallel/training/load_state.h>
 #include <lockstep/parallel/training/replica.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/load_tensors.h>
@@ -164,12 +165,14 @@ ReplicaState Replica::own_state() const {
 }
 
 // In place: captured steps read and write this memory.
-void Replica::take_state(const ReplicaState& own, const std::vector<NamedTensor>& optimizer,
-                         bool steps_by_parameter) {
+void Replica::take_state(const ReplicaState& own, const TrainState& state, const StateNumbers& numbers) {
   const torch::NoGradGuard no_grad;
   broadcast_module(*model_.module, endpoint_);
-  if (optimizer_->count_steps_by_parameter(steps_by_parameter)) captured_.drop_graphs();
-  optimizer_->load(optimizer, endpoint_);
+  if (optimizer_->count_steps_by_parameter(numbers.steps_by_parameter)) captured_.drop_graphs();
+  optimizer_->load(state.optimizer, endpoint_);
+  if (average_ && average_->load(state.average, numbers.has_average, endpoint_)) captured_.drop_graphs();
+  if (loss_scale_)
+    loss_scale_->set_state(numbers.loss_scale.value_or(LossScaleState{.scale = options_.loss_scale.initial}));
   if (bf16_weights_.flat.defined()) bf16_weights_.flat.copy_(params_.flat);
   load_tensors(distinct_buffers(*model_.module), own.buffers,
                {.name = "replica", .parts = "buffers", .hint = {}});

@@ -38,7 +38,10 @@ std::vector<std::string> shared_option_lines(const TrainerOptions& options) {
   add("patience", lr.plateau.patience);
   add("threshold", lr.plateau.threshold);
   add("clip_norm", replica.clip_norm);
+  add("ema", options.ema);
   add("precision", name_of(kPrecisionNames, replica.precision));
+  add("loss_scale", replica.loss_scale.initial);
+  add("growth_interval", replica.loss_scale.growth_interval);
   add("invariant", replica.invariant);
   add("accumulate", options.accumulate);
   add("split", options.split.empty() ? "even" : fmt::format("{}", fmt::join(options.split, ":")));

@@ -41,25 +41,37 @@ void Trainer::check_sync() {
   if (world_size() == 1) return;
   const int process = options_.process_group ? options_.process_group->world().process : 0;
   const auto tensors = [&](size_t i) {
-    return replicated_tensors(*models_[i].module, options_.replica.invariant || norm_communicator_);
+    auto all = replicated_tensors(*models_[i].module, options_.replica.invariant || norm_communicator_);
+    for (const auto& [name, average] : replicas_[i]->average()) {
+      all.push_back({"the average of " + name, average});
+    }
+    return all;
   };
   const auto reports =
       gather_over_ranks([&](size_t i) { return sync_report(tensors(i), workers_.devices()[i], process); });
   require_equal_reports(reports, tensors(0), steps_taken_);
 }
 
-// With one set of batch-norm statistics on all replicas, those of options.bn.
-void Trainer::with_shared_buffers(const std::function<void()>& action) {
+// With one set of batch-norm statistics on all replicas, those of options.bn. averaged: and with the average
+// of the weights in their place, if there is one.
+void Trainer::with_shared_buffers(bool averaged, const std::function<void()>& action) {
   wait_for_steps(0);
   require_held_parameters();
   std::vector<std::unique_ptr<SharedBuffers>> shared(replicas_.size());
+  std::vector<std::unique_ptr<AveragesInPlace>> averages(replicas_.size());
   // In the replicas' threads, since the memory belongs to their streams.
-  const auto end = [&] { workers_.run([&](int local) { shared[static_cast<size_t>(local)].reset(); }); };
+  const auto end = [&] {
+    workers_.run([&](int local) {
+      averages[static_cast<size_t>(local)].reset();
+      shared[static_cast<size_t>(local)].reset();
+    });
+  };
   try {
     workers_.run(*communicator_, [&](int local, Endpoint& endpoint) {
       const auto i = static_cast<size_t>(local);
       shared[i] = std::make_unique<SharedBuffers>(*models_[i].module, endpoint, options_.bn,
                                                   replicas_[i]->rows_trained());
+      if (averaged) averages[i] = replicas_[i]->put_average_in_place();
     });
     action();  // waits for the GPUs
     throw_if_aborted();
@@ -74,9 +86,13 @@ void Trainer::with_shared_buffers(const std::function<void()>& action) {
   end();
 }
 
-std::vector<NamedTensor> Trainer::weights(int local) {
+std::vector<NamedTensor> Trainer::weights(int local) { return copies_of(local, /*averaged=*/false); }
+
+std::vector<NamedTensor> Trainer::averaged_weights(int local) { return copies_of(local, /*averaged=*/true); }
+
+std::vector<NamedTensor> Trainer::copies_of(int local, bool averaged) {
   std::vector<NamedTensor> result;
-  with_shared_buffers([&] { result = host_copies(distinct_tensors(*model(local).module)); });
+  with_shared_buffers(averaged, [&] { result = host_copies(distinct_tensors(*model(local).module)); });
   return result;
 }
 

@@ -80,6 +80,18 @@ void require_shares(const std::vector<double>& split) {
   }
 }
 
+// here: the tensors of an average; none without TrainerOptions::ema.
+void require_average(const std::vector<NamedTensor>& here, const std::vector<NamedTensor>& kept) {
+  if (kept.empty()) return;
+  if (here.empty()) {
+    throw WeightsError(
+        "the state has an average of the weights, but " + NamedOption{.key = "ema"} + " is 0 here",
+        "set " + NamedOption{.key = "ema"} +
+            ", or clear TrainState::average: evaluations then use the weights");
+  }
+  require_same(here, kept, {.name = "average", .parts = "parameters", .hint = kHint});
+}
+
 void require_lr(const LrState& lr) {
   const auto require = [](bool fits, const char* name, auto value, const char* expected) {
     if (fits) return;
@@ -92,6 +104,18 @@ void require_lr(const LrState& lr) {
   require(!lr.fixed || is_rate(*lr.fixed), "fixed", lr.fixed.value_or(0), "a number from 0");
 }
 
+void require_loss_scale(const LossScaleState& state) {
+  const auto is_count = [](int64_t number) { return number >= 0 && number <= kMostSteps; };
+  if (state.scale > 0 && std::isfinite(static_cast<float>(state.scale)) && is_count(state.good_steps) &&
+      is_count(state.updates)) {
+    return;
+  }
+  throw WeightsError(fmt::format("the state has the loss scale {} after {} updates, {} good steps: a finite "
+                                 "number above 0 and two counts were expected",
+                                 state.scale, state.updates, state.good_steps),
+                     kHint);
+}
+
 }  // namespace
 
 TrainState Trainer::state() {
@@ -102,12 +126,15 @@ TrainState Trainer::state() {
   auto weights = this->weights();
   state.steps = steps_taken_;
   state.lr = lr_state_;
+  state.loss_scale = loss_scale();
   if (tuner_ && tuner_->settled()) state.split = tuner_->shares();
   std::vector<torch::Tensor> packed;
-  std::vector<NamedTensor> buffers, kept;
+  std::vector<NamedTensor> buffers, kept, average;
   // Without a collective: where the state is not known, every process refuses it and can go on.
   workers_.run([&](int local) {
-    if (local == 0) kept = replicas_.front()->optimizer().tensors();
+    if (local != 0) return;
+    kept = replicas_.front()->optimizer().tensors();
+    average = replicas_.front()->average();
   });
   workers_.run(*communicator_, [&](int local, Endpoint& endpoint) {
     const auto i = static_cast<size_t>(local);
@@ -117,6 +144,7 @@ TrainState Trainer::state() {
     buffers = host_buffers(*models_[i].module);
     if (!leads) return;
     state.optimizer = host_copies(kept);
+    state.average = host_copies(average);
   });
   throw_if_aborted();
   for (const auto& bytes : packed) state.replicas.push_back(unpack(bytes, buffers));
@@ -128,12 +156,15 @@ void Trainer::require_fitting(const TrainState& state) {
   const auto& module = *models_.front().module;
   require_same(distinct_tensors(module), state.model,
                {.name = "model", .parts = "parameters and buffers", .hint = kHint});
-  std::vector<NamedTensor> kept;
+  std::vector<NamedTensor> kept, average;
   workers_.run([&](int local) {
-    if (local == 0) kept = replicas_.front()->optimizer().expected(state.optimizer);
+    if (local != 0) return;
+    kept = replicas_.front()->optimizer().expected(state.optimizer);
+    average = replicas_.front()->expected_average();
   });
   require_same_trained(module, kept, state.optimizer);
   require_same(kept, state.optimizer, {.name = "optimizer", .parts = "tensors", .hint = kHint});
+  require_average(average, state.average);
   for (const auto& replica : state.replicas) {
     require_same(host_buffers(module), replica.buffers,
                  {.name = "replica", .parts = "buffers", .hint = kHint});
@@ -149,6 +180,7 @@ void Trainer::require_fitting(const TrainState& state) {
                        kHint);
   }
   require_lr(state.lr);
+  if (state.loss_scale) require_loss_scale(*state.loss_scale);
   require_shares(state.split);
 }
 
@@ -158,7 +190,7 @@ void Trainer::load(const TrainState& state) {
   follow_requires_grad();
   require_held_parameters();
   const bool leads = first_rank() == 0;
-  StateNumbers numbers{.steps = state.steps, .lr = state.lr};
+  StateNumbers numbers{.steps = state.steps, .lr = state.lr, .loss_scale = state.loss_scale};
   torch::Tensor table;
   std::exception_ptr refused;
   if (leads) {
@@ -168,6 +200,7 @@ void Trainer::load(const TrainState& state) {
       numbers.replica_bytes = table.size(1);
       if (tuner_ && state.split.size() == static_cast<size_t>(world_size())) numbers.split = state.split;
       numbers.steps_by_parameter = counts_steps_by_parameter(state.optimizer);
+      numbers.has_average = !state.average.empty();
       numbers.fits = true;
     } catch (const WeightsError&) {
       refused = std::current_exception();
@@ -188,7 +221,7 @@ void Trainer::load(const TrainState& state) {
                    {.name = "model", .parts = "tensors", .hint = kHint});
     }
     const auto bytes = scatter_rows(table, numbers.replica_bytes, endpoint);
-    replica.take_state(unpack(bytes, host_buffers(module)), state.optimizer, numbers.steps_by_parameter);
+    replica.take_state(unpack(bytes, host_buffers(module)), state, numbers);
   });
   throw_if_aborted();
   steps_taken_ = numbers.steps;

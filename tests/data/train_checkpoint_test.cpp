@@ -24,6 +24,8 @@ TrainState two_replicas() {
   state.model = {{"w", torch::arange(6, torch::kFloat32).view({2, 3})},
                  {"bn.count", torch::tensor(int64_t{9})}};
   state.optimizer = {{"momentum_buffer.w", torch::full({2, 3}, .5)}};
+  state.average = {{"w", torch::full({2, 3}, .25)}};
+  state.loss_scale = {.scale = 0x1p-15, .good_steps = 4, .updates = int64_t{1} << 52};
   for (int rank = 0; rank < 2; ++rank) {
     state.replicas.push_back({.buffers = {{"bn.count", torch::tensor(int64_t{rank})}},
                               .rows_trained = 100 + rank,
@@ -52,6 +54,8 @@ void check_equal(const TrainState& found, const TrainState& expected) {
   CHECK(found.lr == expected.lr);        // likewise
   check_equal(found.model, expected.model);
   check_equal(found.optimizer, expected.optimizer);
+  check_equal(found.average, expected.average);
+  CHECK(found.loss_scale == expected.loss_scale);
   REQUIRE(found.replicas.size() == expected.replicas.size());
   for (size_t rank = 0; rank < found.replicas.size(); ++rank) {
     check_equal(found.replicas[rank].buffers, expected.replicas[rank].buffers);
@@ -79,13 +83,25 @@ TEST_CASE(
   CHECK(read_train_state(checkpoint).lr == LrState());
 }
 
+TEST_CASE("a state without an average has no file of it, and without a loss scale reads none") {
+  auto state = two_replicas();
+  state.average.clear();
+  state.loss_scale.reset();
+  const auto checkpoint = to_checkpoint(state);
+  CHECK_FALSE(read_train_state(checkpoint).loss_scale);
+  CHECK_FALSE(checkpoint.tensors.contains(kAverageFile));
+  CHECK(read_train_state(checkpoint).average.empty());
+}
+
 TEST_CASE("what a caller has added to a trainer's checkpoint is left out") {
   auto checkpoint = to_checkpoint(two_replicas());
   checkpoint.texts["notes.txt"] = "mine";
   checkpoint.tensors["mine.safetensors"] = {};
   const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
   checkpoint.texts[kStateFile] =
-      R"({"mine": {"steps": 8, "split": 9, "lr": 3}, "split": [0.1, 0.3333333333333333],
+      R"({"mine": {"steps": 8, "split": 9, "lr": 3},
+          "loss_scale": {"scale": 3.0517578125e-05, "good_steps": 4, "updates": 4503599627370496},
+          "split": [0.1, 0.3333333333333333],
           "lr": {"factor": 0.3333333333333333, "best": 0.1, "bad_losses": 4, "fixed": 1e-300}, "deep": )" +
       deep + R"(, "steps": 7, "more": [{"steps": 10}]})";
   check_equal(read_train_state(std::move(checkpoint)), two_replicas());

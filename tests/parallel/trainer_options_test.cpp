@@ -84,6 +84,16 @@ TEST_CASE("values out of range are refused") {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   CHECK_THAT(refusal([](auto& options) { options.replica.clip_norm = kNan; }),
              ContainsSubstring("clip_norm is nan"));
+  for (const double wrong : {.5, kNan, kInfinity, 0x1p65}) {
+    CHECK_THAT(refusal([&](auto& options) { options.replica.loss_scale.initial = wrong; }),
+               ContainsSubstring("loss_scale is "));
+  }
+  CHECK(refusal([](auto& options) { options.replica.loss_scale.growth_interval = 0; }) ==
+        "growth_interval is 0");
+  for (const double wrong : {-.1, 1., 2., kNan}) {
+    CHECK_THAT(refusal([&](auto& options) { options.ema = wrong; }), ContainsSubstring("ema is "));
+  }
+  CHECK(refusal([](auto& options) { options.ema = .9999; }).empty());
   for (const double wrong : {-1., kNan, kInfinity}) {
     CHECK_THAT(refusal([&](auto& options) { options.lr.lr = wrong; }), ContainsSubstring("lr is "));
     CHECK_THAT(refusal([&](auto& options) { options.replica.optimizer.momentum = wrong; }),

@@ -135,13 +135,14 @@ TEST_CASE("trainers of other options are refused, the same in each process, with
       {"patience 3", "patience 10", [](auto& own) { own.lr.plateau.patience = 3; }},
       {"threshold 0", "threshold 0.0001", [](auto& own) { own.lr.plateau.threshold = 0; }},
       {"clip_norm 1", "clip_norm 0", [](auto& own) { own.replica.clip_norm = 1; }},
+      {"loss_scale 1024", "loss_scale 65536", [](auto& own) { own.replica.loss_scale.initial = 1024; }},
+      {"growth_interval 5", "growth_interval 2000",
+       [](auto& own) { own.replica.loss_scale.growth_interval = 5; }},
+      {"ema 0.9", "ema 0", [](auto& own) { own.ema = .9; }},
       {"precision fp64", "precision fp32", [](auto& own) { own.replica.precision = Precision::kFp64; }},
       {"invariant true", "invariant false", [](auto& own) { own.replica.invariant = true; }},
       {"accumulate 2", "accumulate 1", [](auto& own) { own.accumulate = 2; }},
-      {"split 1:2:1:1", "split even",
-       [](auto& own) {
-         own.split = {1, 2, 1, 1};
-       }},
+      {"split 1:2:1:1", "split even", [](auto& own) { own.split = {1, 2, 1, 1}; }},
       {"auto_split true", "auto_split false", [](auto& own) { own.auto_split = true; }},
       {"bn average", "bn root", [](auto& own) { own.bn = BnPolicy::kAverage; }},
       {"check_sync 7", "check_sync 0", [](auto& own) { own.check_sync = 7; }}};

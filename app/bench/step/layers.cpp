@@ -121,11 +121,13 @@ std::vector<LayerTime> time_layers(const TrainPlan& plan, const BenchReport& rep
 }
 
 // Floating-point operations per second of all replicas' threads together, computing in registers alone
-// (RegisterLoop) in the precision of the plan's layers: the best of several repetitions. Empty for fp64, and
-// for bf16 if lockstep's kernels have no bf16 matrix products on this CPU.
+// (RegisterLoop) in the precision of the plan's layers: the best of several repetitions. Empty for fp64 and
+// fp16, and for bf16 if lockstep's kernels have no bf16 matrix products on this CPU.
 std::optional<double> register_peak(const TrainPlan& plan) {
   const auto* bf16 = fast_bf16_kernels();
-  if (dtype_of(plan.trainer.replica.precision) != torch::kFloat32 || (in_bf16(plan) && !bf16)) {
+  const auto type = type_of_layers(plan.trainer.replica.precision);
+  const bool in_fp16 = type == torch::kFloat16 && !stays_in_fp32(plan.spec(), torch::kCPU);
+  if (type == torch::kFloat64 || in_fp16 || (in_bf16(plan) && !bf16)) {
     return std::nullopt;
   }
   const auto& loop = in_bf16(plan) ? *bf16->register_loop : *cpu_kernels<float>().register_loop;

@@ -11,10 +11,6 @@ constexpr int64_t kOnCpus = 1024;
 constexpr int64_t kOnGpus = 8192;
 constexpr int kRepeats = 7;
 
-torch::ScalarType type_of_layers(Precision precision) {
-  return precision == Precision::kBf16 ? torch::kBFloat16 : dtype_of(precision);
-}
-
 }  // namespace
 
 double measured_peak(const std::vector<torch::Device>& devices, int threads, Precision precision) {

@@ -17,7 +17,7 @@ constexpr OtherWords kOtherWords[] = {
      "--accelerator",
      "--devices names them: cuda for one replica per GPU, cuda:0,cuda:1 for two of them, cpu for none"},
     {"--amp --use-amp --fp16 --half --bf16 --mixed-precision --autocast --dtype",
-     "--precision bf16 computes the layers in bf16, with weights and sums in fp32"},
+     "--precision bf16 or fp16 computes the layers in it, with weights and sums in fp32"},
     {"--num-workers --workers --data-workers --pin-memory --prefetch-factor",
      "no workers load data: the images stay on each device. --threads is how many compute"},
     {"--lr-scheduler --lr-schedule --scheduler --lr-policy",

@@ -139,11 +139,12 @@ void run_checkpoint_verify(const std::string& path) {
                      "--resume skips damaged ones; a run that goes on sets them aside");
 }
 
-void run_checkpoint_export(const std::string& path, const std::string& file, bool overwrite) {
+void run_checkpoint_export(const std::string& path, const std::string& file, bool overwrite, bool trained) {
   check_can_save(file, overwrite);  // before it is read, and so that no other file is written in its place
   auto found = open_checkpoint(path, warn);
-  save_weights(std::move(found.state.trainer.model), found.state.plan.at("model").get<std::string>(), file,
-               overwrite);
+  if (trained) found.state.trainer.average.clear();
+  save_weights(evaluated_weights(std::move(found.state.trainer)),
+               found.state.plan.at("model").get<std::string>(), file, overwrite);
   write_stdout(fmt::format("weights of {} saved to {}\n", found.path.native(), file));
 }
 
@@ -152,7 +153,7 @@ void setup_checkpoint(CLI::App& app) {
   command->require_subcommand(1);
   struct Options {
     std::string path, file;
-    bool json = false, overwrite = false;
+    bool json = false, overwrite = false, trained = false;
   };
   const auto options = std::make_shared<Options>();
   auto* ls = command->add_subcommand("ls", "List a run's checkpoints");
@@ -173,9 +174,10 @@ void setup_checkpoint(CLI::App& app) {
       ->type_name("DIR");
   out->add_option("file", options->file, "Safetensors file to write")->required()->type_name("FILE");
   out->add_flag("--overwrite", options->overwrite, "Replace an existing file");
+  out->add_flag("--trained", options->trained, "Of a run with --ema: the weights, not their average");
   out->callback([options] {
     refuse_several_processes("checkpoint export");
-    run_checkpoint_export(options->path, options->file, options->overwrite);
+    run_checkpoint_export(options->path, options->file, options->overwrite, options->trained);
   });
 }
 

@@ -19,8 +19,10 @@ void run_checkpoint_ls(const std::string& run, bool json);
 // one is damaged.
 void run_checkpoint_verify(const std::string& path);
 
-// Verifies the checkpoint, or takes a run's newest, and writes its model to `file`, which `eval` and Python
-// read. Throws WeightsError or OutputError.
-void run_checkpoint_export(const std::string& path, const std::string& file, bool overwrite);
+// Verifies the checkpoint, or takes a run's newest, and writes its weights to `file`, which `eval` and Python
+// read: of a run with --ema their average, unless `trained` asks for the weights themselves. Throws
+// WeightsError or OutputError.
+void run_checkpoint_export(const std::string& path, const std::string& file, bool overwrite,
+                           bool trained = false);
 
 }  // namespace lockstep

@@ -56,7 +56,17 @@ bool is_finite(const TrainState& state) {
   const auto finite = [](const NamedTensor& named) {
     return !named.tensor.is_floating_point() || torch::isfinite(named.tensor).all().item<bool>();
   };
-  return std::ranges::all_of(state.model, finite) && std::ranges::all_of(state.optimizer, finite);
+  return std::ranges::all_of(state.model, finite) && std::ranges::all_of(state.optimizer, finite) &&
+         std::ranges::all_of(state.average, finite);
+}
+
+std::vector<NamedTensor> evaluated_weights(TrainState state) {
+  std::map<std::string, torch::Tensor> averages;
+  for (auto& [name, tensor] : state.average) averages.emplace(name, std::move(tensor));
+  for (auto& [name, tensor] : state.model) {
+    if (const auto average = averages.find(name); average != averages.end()) tensor = average->second;
+  }
+  return std::move(state.model);
 }
 
 bool is_of_program(const Checkpoint& checkpoint) {

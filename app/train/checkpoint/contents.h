@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include <lockstep/app/run_files/run_metrics.h>
 #include <lockstep/app/train/progress/run_position.h>
@@ -26,8 +27,11 @@ struct RunState {
 
 Checkpoint to_checkpoint(RunState state);
 
-// Returns false if a weight or a number of the optimizer is NaN or infinite.
+// Returns false if a weight, its average or a number of the optimizer is NaN or infinite.
 bool is_finite(const TrainState& state);
+
+// Returns the weights with which the run was evaluated: with --ema their average.
+std::vector<NamedTensor> evaluated_weights(TrainState state);
 
 // Returns true if another program that uses the library has written it: it has no plan.
 bool is_of_program(const Checkpoint& checkpoint);

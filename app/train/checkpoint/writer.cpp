@@ -27,6 +27,7 @@ int64_t bytes_of(const TrainState& state) {
   };
   add(state.model);
   add(state.optimizer);
+  add(state.average);
   for (const auto& replica : state.replicas) add(replica.buffers);
   return bytes;
 }

@@ -58,6 +58,13 @@ std::optional<std::string> bf16_notice(const TrainPlan& plan) {
          "than in fp32 there";
 }
 
+std::optional<std::string> fp16_notice(const TrainPlan& plan) {
+  if (!any_cpu(plan.trainer.devices) || plan.trainer.replica.precision != Precision::kFp16 ||
+      stays_in_fp32(plan.spec(), torch::kCPU))
+    return std::nullopt;
+  return "--precision fp16 on a CPU: torch computes in fp16 many times slower than in fp32 there";
+}
+
 std::vector<std::string> batch_notices(const TrainPlan& plan) {
   std::vector<std::string> notices;
   const auto shards = step_sizes(plan);
@@ -83,7 +90,7 @@ std::vector<std::string> machine_notices(const TrainPlan& plan) {
   const auto& devices = plan.trainer.devices;
   for (auto& notice :
        {many_threads_notice(plan.trainer.threads), few_threads_notice(plan.trainer.threads, devices),
-        bf16_notice(plan), peer_notice(devices)}) {
+        bf16_notice(plan), fp16_notice(plan), peer_notice(devices)}) {
     if (notice) notices.push_back(*notice);
   }
   return notices;

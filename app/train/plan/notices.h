@@ -24,11 +24,14 @@ std::optional<std::string> rate_notice(const TrainPlan& plan);
 // bf16 on a CPU without AVX-512, unless the model computes in fp32 there.
 std::optional<std::string> bf16_notice(const TrainPlan& plan);
 
+// fp16 on a CPU, unless the model computes in fp32 there.
+std::optional<std::string> fp16_notice(const TrainPlan& plan);
+
 // Replicas without images, and more micro-batches than images, in a full batch.
 std::vector<std::string> batch_notices(const TrainPlan& plan);
 
-// Warnings about this machine: too many or too few threads, slow bf16, GPUs that cannot read each other's
-// memory.
+// Warnings about this machine: too many or too few threads, slow bf16 or fp16, GPUs that cannot read each
+// other's memory.
 std::vector<std::string> machine_notices(const TrainPlan& plan);
 
 }  // namespace lockstep

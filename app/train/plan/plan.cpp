@@ -78,7 +78,7 @@ void set_engine(const TrainFlags& options, TrainPlan& plan) {
   plan.kernels = options.kernels;
   const bool exchanges_statistics = trainer.bn == BnPolicy::kSync && plan.world_size() > 1;
   if (!any_gpu(trainer.devices) || options.trace || replica.invariant || trainer.auto_split ||
-      exchanges_statistics) {
+      exchanges_statistics || replica.precision == Precision::kFp16) {
     replica.cuda_graph = CudaGraph::kOff;  // no GPU, or steps that cannot be replayed as a whole
   }
 }
@@ -132,9 +132,12 @@ void check_root_trains(const TrainFlags& options, const TrainPlan& plan) {
       "use --bn sync or --bn average, or give the first replica a share");
 }
 
-// The number of values that the optimizer keeps per parameter.
-int64_t moments_of(const OptimizerOptions& optimizer) {
-  return optimizer.kind == OptimizerKind::kSgd ? optimizer.momentum > 0 : 2;
+// The number of values that a replica keeps per parameter beside itself, and that a checkpoint holds: of the
+// optimizer, and the average.
+int64_t kept_of(const TrainerOptions& trainer) {
+  const auto& optimizer = trainer.replica.optimizer;
+  const int64_t moments = optimizer.kind == OptimizerKind::kSgd ? optimizer.momentum > 0 : 2;
+  return moments + (trainer.ema > 0 ? 1 : 0);
 }
 
 TrainPlan plan_without_data(const TrainFlags& options, const TrainWorld& world) {
@@ -218,13 +221,31 @@ ModelSpec TrainPlan::spec() const {
   return spec;
 }
 
+namespace {
+
+// How many of a row's activations have 16 bits. In fp16 lockstep's kernels compute all layers, in fp32, or
+// none.
+int64_t elements_of_16_bits(const TrainPlan& plan, const ModelCosts& costs, torch::DeviceType device) {
+  switch (plan.trainer.replica.precision) {
+    case Precision::kBf16:
+      return costs.activations - costs.floats;
+    case Precision::kFp16:
+      return stays_in_fp32(plan.spec(), device) ? 0 : costs.activations;
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
 int64_t replica_bytes(const TrainPlan& plan, int64_t rows, torch::DeviceType device) {
   const auto& replica = plan.trainer.replica;
   const int64_t element = element_bytes(plan);
   const auto costs = costs_of(plan.spec(), device, replica_threads(plan.trainer));
-  const int64_t halves = replica.precision == Precision::kBf16 ? costs.activations - costs.floats : 0;
+  const int64_t halves = elements_of_16_bits(plan, costs, device);
   const int64_t partial_sums = replica.invariant ? 3 : 0;
-  return element * (2 + moments_of(replica.optimizer) + partial_sums) * plan.parameter_count +
+  const int64_t trained_copy = plan.trainer.ema > 0 ? 1 : 0;  // while the average is tested
+  return element * (2 + kept_of(plan.trainer) + partial_sums + trained_copy) * plan.parameter_count +
          (element * costs.activations - element / 2 * halves) * rows + costs.working_bytes;
 }
 
@@ -241,7 +262,7 @@ int64_t host_bytes(const TrainPlan& plan) {
     bytes += replica_bytes(plan, std::max(trained, evaluated / kForwardShare), torch::kCPU);
   }
   if (plan.keeps_checkpoints)
-    bytes += element_bytes(plan) * (1 + moments_of(replica.optimizer)) * plan.parameter_count;
+    bytes += element_bytes(plan) * (1 + kept_of(plan.trainer)) * plan.parameter_count;
   if (plan.trainer.compress == Compress::kNone) return bytes;
   return bytes + compressed_sum_bytes(plan.largest_bucket, plan.world.place.processes);
 }

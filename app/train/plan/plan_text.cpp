@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <vector>
 
@@ -98,15 +99,22 @@ std::string training_text(const TrainPlan& plan) {
   if (plan.trainer.replica.clip_norm > 0) {
     text += fmt::format(", gradient norm at most {}", plan.trainer.replica.clip_norm);
   }
+  if (plan.trainer.ema > 0) {
+    text += fmt::format(", tested with an average of the weights (decay {})", plan.trainer.ema);
+  }
   return text + fmt::format(", seed {}", plan.trainer.seed);
 }
 
 std::string arithmetic_text(const TrainPlan& plan) {
   const auto precision = plan.trainer.replica.precision;
   std::string text(name_of(kPrecisionNames, precision));
-  if (precision == Precision::kBf16) text += " in layers that gain by it, weights and sums in fp32";
-  if (precision == Precision::kBf16 && any_cpu(plan.trainer.devices) &&
-      stays_in_fp32(plan.spec(), torch::kCPU)) {
+  const bool halves = type_of_layers(precision) != dtype_of(precision);
+  if (halves) text += " in layers that gain by it, weights and sums in fp32";
+  if (precision == Precision::kFp16) {
+    text += fmt::format(", the loss scaled by {} at first",
+                        with_commas(std::llround(plan.trainer.replica.loss_scale.initial)));
+  }
+  if (halves && any_cpu(plan.trainer.devices) && stays_in_fp32(plan.spec(), torch::kCPU)) {
     text += fmt::format("; {} in fp32 on CPUs, which is faster", plan.model);
   }
   if (plan.kernels == Kernels::kTorch) text += "; torch's kernels only";

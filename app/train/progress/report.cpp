@@ -34,10 +34,25 @@ std::string epoch_text(const RowSums& sums) {
                      headline(sums));
 }
 
+// A line below that of these steps; empty where none was skipped.
+std::string skipped_line(const StepInterval& steps) {
+  if (steps.skipped == 0) return "";
+  return fmt::format("\n    {} skipped, gradients not finite | loss scale {:.6g}",
+                     counted(steps.skipped, "step"), steps.loss_scale.value_or(0));
+}
+
+void add_loss_scale(const StepInterval& steps, Json& json) {
+  if (!steps.loss_scale) return;
+  json["loss_scale"] = *steps.loss_scale;
+  json["skipped"] = steps.skipped;
+}
+
 }  // namespace
 
 std::string diverged_hint(const TrainPlan& plan) {
-  return fmt::format("training has diverged; try a learning rate below {:.3g}", plan.trainer.lr.lr);
+  return fmt::format(
+      "training has diverged; try a learning rate below {:.3g}{}", plan.trainer.lr.lr,
+      plan.trainer.replica.precision == Precision::kFp16 ? ", or --precision bf16: fp16 ends at 65,504" : "");
 }
 
 double StepInterval::seconds_per_step() const {
@@ -60,7 +75,7 @@ std::string step_line(const StepInterval& steps, const RunPosition& position, co
     line = fmt::format("{} | {} | {}", place_in_run("epoch", position.epoch, plan.epochs, totals > 1),
                        place_in_run("step", position.step, plan.steps_per_epoch, totals > 0), figures);
   }
-  return line;
+  return line + skipped_line(steps);
 }
 
 std::string epoch_lines(const EpochReport& report, const TrainPlan& plan) {
@@ -75,7 +90,7 @@ std::string epoch_lines(const EpochReport& report, const TrainPlan& plan) {
     text += fmt::format(" | ms per step: data {:.1f}, compute {:.1f}, sync {:.1f}, update {:.1f}",
                         ms(phases->data), ms(phases->compute), ms(phases->sync), ms(phases->update));
   }
-  return text;
+  return text + skipped_line(report.trained);
 }
 
 std::string closing_line(const RunReport& report, const TrainPlan& plan) {
@@ -102,6 +117,7 @@ Json step_json(const StepInterval& steps, const RunPosition& position) {
             {"loss", steps.sums.mean_loss()}};
   for (const auto& metric : steps.sums.metrics) json[metric.kind.name] = steps.sums.value(metric);
   json["lr"] = steps.lr;
+  add_loss_scale(steps, json);
   json["step_ms"] = ms(steps.seconds_per_step());
   json["images_per_second"] = steps.images_per_second();
   json["resident_bytes"] = resident_bytes();
@@ -120,6 +136,7 @@ Json epoch_json(const EpochReport& report) {
             {"epoch", report.epoch},
             {"train_loss", trained.mean_loss()},
             {fmt::format("train_{}", epoch_name(trained.metrics.front().kind)), headline(trained)}};
+  add_loss_scale(report.trained, json);
   json.update(test_means(report.test));
   json["train_seconds"] = report.seconds;
   json["test_seconds"] = report.test_seconds;

@@ -25,7 +25,9 @@ struct StepInterval {
   int64_t rows = 0;
   double lr = 0;  // of the last step
   RowSums sums{};
-  std::optional<StepTimes> times{};  // empty if the host cannot tell a step's phases apart
+  std::optional<StepTimes> times{};    // empty if the host cannot tell a step's phases apart
+  int64_t skipped = 0;                 // steps without an update; only in fp16
+  std::optional<double> loss_scale{};  // in fp16: of the step after the last one whose sums are known
 
   double seconds_per_step() const;
   double images_per_second() const { return static_cast<double>(rows) / (end - begin); }
@@ -55,9 +57,11 @@ struct RunReport {
 // Returns what to do about a loss that is not finite.
 std::string diverged_hint(const TrainPlan& plan);
 
-// Both fit into 80 columns. The rest (memory, the time of the evaluation) is in the metrics.
-// "epoch  1/10 | step  50/235 | loss 2.3028 | top1  9.7% top5 50.5% | 96,518 img/s". Where that would be
-// wider, without the number of epochs, and then without that of steps: the plan has them.
+// All fit into 80 columns. Where steps were skipped in fp16 another line below says so:
+// "    2 steps skipped, gradients not finite | loss scale 16384". The rest (memory, the time of the
+// evaluation) is in the metrics. "epoch  1/10 | step  50/235 | loss 2.3028 | top1  9.7% top5 50.5% | 96,518
+// img/s". Where that would be wider, without the number of epochs, and then without that of steps: the plan
+// has them.
 std::string step_line(const StepInterval& steps, const RunPosition& position, const TrainPlan& plan);
 // "epoch  1/10 | train loss 2.3026 acc 0.100 | test loss 2.3017 acc 0.100 | 0.8 s", and a line below it:
 // "    lr 0.2 | ms per step: data 0.1, compute 3.1, sync 0.0, update 0.0". The seconds are those of training.

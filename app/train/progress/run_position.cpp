@@ -44,6 +44,8 @@ Json to_json(const RunPosition& position) {
           {"lr", position.lr},
           {"epoch_sums", to_json(position.epoch_sums)},
           {"recorded_sums", to_json(position.recorded_sums)},
+          {"epoch_skipped", position.epoch_skipped},
+          {"recorded_skipped", position.recorded_skipped},
           {"accuracy", position.accuracy},
           {"left_out", to_json(position.left_out)}};
 }
@@ -58,6 +60,8 @@ RunPosition read_position(const Json& json) {
     position.lr = json.at("lr").get<double>();
     position.epoch_sums = read_row_sums(json.at("epoch_sums"));
     position.recorded_sums = read_row_sums(json.at("recorded_sums"));
+    position.epoch_skipped = json.value("epoch_skipped", int64_t{0});  // earlier versions have none
+    position.recorded_skipped = json.value("recorded_skipped", int64_t{0});
     position.accuracy = json.at("accuracy").get<std::vector<double>>();
     position.left_out = read_ranges(json.at("left_out"));
     return position;

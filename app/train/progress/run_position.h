@@ -20,13 +20,15 @@ struct StepRange {
 };
 
 struct RunPosition {
-  int64_t epoch = 1;                     // under way, from 1
-  int64_t step = 0;                      // steps done in it
-  double epoch_seconds = 0;              // of training in it
-  double seconds = 0;                    // of training in the epochs before
-  double lr = 0;                         // of the last step
-  RowSums epoch_sums{};                  // of the steps done in this epoch
-  RowSums recorded_sums{};               // of the steps since the last step line of the metrics
+  int64_t epoch = 1;          // under way, from 1
+  int64_t step = 0;           // steps done in it
+  double epoch_seconds = 0;   // of training in it
+  double seconds = 0;         // of training in the epochs before
+  double lr = 0;              // of the last step
+  RowSums epoch_sums{};       // of the steps done in this epoch
+  RowSums recorded_sums{};    // of the steps since the last step line of the metrics
+  int64_t epoch_skipped = 0;  // these two: of the same steps, those without an update (fp16)
+  int64_t recorded_skipped = 0;
   std::vector<double> accuracy = {};     // on the test set, after each epoch
   std::vector<StepRange> left_out = {};  // steps that are not taken, since a loss was not finite
 

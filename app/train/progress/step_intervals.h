@@ -18,6 +18,9 @@ class StepIntervals {
   void add_sums(const RowSums& sums);
   void add_times(const StepTimes& times);
 
+  // In fp16: steps of those summed were skipped, and the next one's loss scale is this.
+  void add_skipped(int64_t skipped, double loss_scale);
+
   // Takes the run's first step, which includes one-time work, out of the mean times. has_line: the step's own
   // line was taken, with its time.
   void leave_out_first_step(double now, bool has_line);

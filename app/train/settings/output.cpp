@@ -30,8 +30,10 @@ CLI::Option* add_trace(CLI::App& command, const std::string& flag, TrainFlags& f
 
 CLI::Option* add_save(CLI::App& command, const std::string& flag, TrainFlags& flags) {
   return command
-      .add_option(flag, flags.save,
-                  "Write the weights to this safetensors file at the end, also when the run is stopped")
+      .add_option(
+          flag, flags.save,
+          "Write the weights (with --ema their average) to this safetensors file at the end, also when "
+          "the run is stopped")
       ->type_name("FILE");
 }
 

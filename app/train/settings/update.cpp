@@ -43,6 +43,17 @@ CLI::Option* add_clip_norm(CLI::App& command, const std::string& flag, TrainFlag
       ->default_str("");  // 0 is none, and no value for the flag
 }
 
+CLI::Option* add_ema(CLI::App& command, const std::string& flag, TrainFlags& flags) {
+  return command
+      .add_option(
+          flag, flags.trainer.ema,
+          "Also keep a moving average of the weights with this decay, such as 0.999; test it, and save "
+          "it with --save (default: none)")
+      ->check(open_fraction())
+      ->type_name("DECAY")
+      ->default_str("");  // 0 is none, and no value for the flag
+}
+
 CLI::Option* add_schedule(CLI::App& command, const std::string& flag, TrainFlags& flags) {
   return add_choice(command, flag, flags.schedule, kScheduleNames,
                     "How the learning rate changes (default: the recipe's)");
@@ -94,6 +105,9 @@ Json given_clip_norm(const TrainFlags& flags) {
   return norm > 0 ? Json(norm) : Json();
 }
 
+// Null without an average, as in the plans of earlier versions.
+Json decay_or_null(const TrainerOptions& trainer) { return trainer.ema > 0 ? Json(trainer.ema) : Json(); }
+
 constexpr Setting kUpdateSettings[] = {
     {.name = "optimizer",
      .commands = kAllCommands,
@@ -143,6 +157,13 @@ constexpr Setting kUpdateSettings[] = {
      .planned = [](const auto& plan) -> Json { return plan.trainer.replica.clip_norm; },
      .given = [](const auto& flags, const auto&) { return given_clip_norm(flags); },
      .config = [](const auto& flags, const auto&) { return given_clip_norm(flags); },
+     .on_resume = OnResume::kRefusedUnnamed},
+    {.name = "ema",
+     .commands = kAllCommands,
+     .group = HelpGroup::kOptimizer,
+     .add = add_ema,
+     .in = kInPlan | kInSweep | kAgreed | kInConfig,
+     .planned = [](const auto& plan) { return decay_or_null(plan.trainer); },
      .on_resume = OnResume::kRefusedUnnamed},
     {.name = "schedule",
      .commands = kAllCommands,

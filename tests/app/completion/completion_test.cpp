@@ -186,7 +186,7 @@ TEST_CASE("a value's name is not taken for its type") {
                                                     CLI::AppFormatMode::Normal);
   CHECK_THAT(help, ContainsSubstring("--master HOST:PORT") && ContainsSubstring("--recipe NAME ") &&
                        ContainsSubstring("--resume-anyway SETTING") &&
-                       ContainsSubstring("--precision fp32|tf32|bf16|fp64") &&
+                       ContainsSubstring("--precision fp32|tf32|bf16|fp16|fp64") &&
                        ContainsSubstring("--epochs N ") && ContainsSubstring("--lr X "));
 }
 

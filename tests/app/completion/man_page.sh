@@ -11,7 +11,7 @@ if [ -s "$folder/warnings" ]; then
   cat "$folder/warnings"
   exit 1
 fi
-for words in 'lockstep train' 'lockstep bench allreduce' '--precision fp32|tf32|bf16|fp64' 'EXIT STATUS' \
+for words in 'lockstep train' 'lockstep bench allreduce' '--precision fp32|tf32|bf16|fp16|fp64' 'EXIT STATUS' \
   LOCKSTEP_CPU_CAPABILITY; do
   grep -q -e "$words" "$folder/text" || { echo "the page lacks: $words"; exit 1; }
 done

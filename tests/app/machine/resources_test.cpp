@@ -61,6 +61,17 @@ TEST_CASE("more threads than cores, or a rate far above the recipe's, give a war
              ContainsSubstring("0.2 is 200 times the 0.001 that lenet-scratch uses with adamw"));
 }
 
+TEST_CASE("fp16 on a CPU gives a warning, unless the model computes in fp32 there") {
+  const auto warnings = [](const Words& words) {
+    const auto result =
+        run_process(train(words + Words{"--precision", "fp16", "--devices", "cpu", "--dry-run"}));
+    CHECK(result.exit_code == 0);
+    return result.err;
+  };
+  CHECK(warnings({}).empty());
+  CHECK_THAT(warnings({"--kernels", "torch"}), ContainsSubstring("warning: --precision fp16 on a CPU: "));
+}
+
 TEST_CASE("bf16 on a CPU without AVX-512 gives a warning, unless the model computes in fp32 there") {
   const auto warns = [](const Words& words) {
     const auto result =

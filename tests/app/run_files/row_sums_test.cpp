@@ -76,9 +76,9 @@ TEST_CASE("a test's means have the keys of an epoch, and metrics.csv has a colum
   CHECK(csv_header(csv_columns(kClassified)) ==
         "event,epoch,step,loss,top1,top5,lr,step_ms,images_per_second,resident_bytes,data_ms,compute_ms,"
         "sync_ms,update_ms,train_loss,train_accuracy,test_loss,test_accuracy,test_top5,train_seconds,"
-        "test_seconds\n");
+        "test_seconds,loss_scale,skipped\n");
   const std::vector<MetricKind> one = {{.name = "mae"}};
   CHECK(csv_header(csv_columns(one)) ==
         "event,epoch,step,loss,mae,lr,step_ms,images_per_second,resident_bytes,data_ms,compute_ms,sync_ms,"
-        "update_ms,train_loss,train_mae,test_loss,test_mae,train_seconds,test_seconds\n");
+        "update_ms,train_loss,train_mae,test_loss,test_mae,train_seconds,test_seconds,loss_scale,skipped\n");
 }

@@ -123,7 +123,7 @@ TEST_CASE("--accumulate changes how gradients are computed, not their value") {
   CHECK(parts != whole);  // added in another order
 }
 
-TEST_CASE("--precision: fp64 keeps doubles, bf16 computes coarsely and keeps floats") {
+TEST_CASE("--precision: fp64 keeps doubles, bf16 computes coarsely, bf16 and fp16 keep floats") {
   const SmallData data(128, 10);
   const auto w0 = initial(data);
   const auto doubles = difference(w0, trained(data, 1, {}));
@@ -135,13 +135,18 @@ TEST_CASE("--precision: fp64 keeps doubles, bf16 computes coarsely and keeps flo
   CHECK(apart(floats, doubles) < 1e-4);
   CHECK(apart(coarse, doubles) > 1e-3);
   CHECK(apart(coarse, doubles) < 1e-1);
-  CHECK(trained(data, 1, {}, "bf16") == after_floats);  // lockstep's kernels for LeNet stay in fp32
+  for (const auto* precision : {"bf16", "fp16"}) {
+    CHECK(trained(data, 1, {}, precision) == after_floats);  // lockstep's kernels for LeNet stay in fp32
+  }
 
   const TempFolder folder;
-  for (const auto& [precision, dtype] : {std::pair("fp64", "F64"), {"bf16", "F32"}}) {
+  for (const auto& [precision, dtype] : {std::pair("fp64", "F64"), {"bf16", "F32"}, {"fp16", "F32"}}) {
     const auto file = (folder / precision).string();
-    metrics_of({"--data", data.folder(), "--limit-train", "64", "--epochs", "1", "--precision", precision,
-                "--save", file});
+    const auto events = metrics_of({"--data", data.folder(), "--limit-train", "64", "--epochs", "1",
+                                    "--precision", precision, "--save", file});
+    const auto step = events_named("step", events).at(0);
+    CHECK(step.contains("skipped") == (std::string(precision) == "fp16"));
+    CHECK(step.value("loss_scale", 65536.) == 65536);
     for (const auto& [name, tensor] : read_weights(file).tensors) CHECK(tensor.dtype == dtype);
   }
 }

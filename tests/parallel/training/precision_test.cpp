@@ -45,6 +45,17 @@ TEST_CASE("matmuls are bfloat16 while an autocast guard lives, and float before 
   CHECK(matmul_dtype() == kFloat32);
 }
 
+TEST_CASE("matmuls are float16 with fp16, and bfloat16 where a bf16 guard is inside") {
+  const AutocastGuard guard(Precision::kFp16, torch::kCPU);
+  CHECK(matmul_dtype() == torch::kFloat16);
+  CHECK(type_of_layers(Precision::kFp16) == torch::kFloat16);
+  {
+    const AutocastGuard inner(Precision::kBf16, torch::kCPU);
+    CHECK(matmul_dtype() == torch::kBFloat16);
+  }
+  CHECK(matmul_dtype() == torch::kFloat16);
+}
+
 TEST_CASE("the other precisions leave autocast as it is") {
   for (const auto precision : {Precision::kFp32, Precision::kTf32, Precision::kFp64}) {
     const AutocastGuard guard(precision, torch::kCPU);
@@ -107,6 +118,7 @@ TEST_CASE("parameters are float, except with fp64") {
   CHECK(dtype_of(Precision::kFp32) == kFloat32);
   CHECK(dtype_of(Precision::kTf32) == kFloat32);
   CHECK(dtype_of(Precision::kBf16) == kFloat32);
+  CHECK(dtype_of(Precision::kFp16) == kFloat32);
   CHECK(dtype_of(Precision::kFp64) == kFloat64);
 }
 

@@ -85,6 +85,11 @@ std::vector<Case> cases() {
          options.replica.invariant = true;
          options.replica.optimizer.momentum = .9;
        }},
+      {"an average of the weights",
+       [](auto& options) {
+         options.replica.optimizer.momentum = .9;
+         options.ema = .9;
+       }},
       {"fp64, cosine",
        [](auto& options) {
          options.replica.precision = Precision::kFp64;
@@ -173,11 +178,13 @@ TEST_CASE("each part of the state changes what follows") {
       {"lr", [](auto& state) { state.lr.fixed = .1; }},
       {"model", [&](auto& state) { zero_first(state.model); }},
       {"optimizer", [&](auto& state) { zero_first(state.optimizer); }},
+      {"average", [&](auto& state) { zero_first(state.average); }},
       {"buffers", [&](auto& state) { zero_first(state.replicas[1].buffers); }},
       {"rows", [](auto& state) { state.replicas[1].rows_trained += 100; }},
   };
   auto options = options_for(2);
   options.replica.optimizer.momentum = .9;
+  options.ema = .9;
   options.bn = BnPolicy::kAverage;
   options.lr = {.schedule = Schedule::kCosine, .lr = .2, .total_steps = 20};
   const auto factory = model_factory<NormedLayersImpl>();

@@ -76,6 +76,45 @@ TEST_CASE("checkpoints are listed, verified, exported and evaluated") {
                                                   ContainsSubstring("10  its state cannot be read"));
 }
 
+TEST_CASE(
+    "with --ema the average is tested, saved and exported, and the trained weights are exported on request") {
+  const TempFolder folder;
+  const auto file = [&](const char* name) { return (folder / name).string(); };
+  const auto run = file("run");
+  const auto run_of = [&](const Words& more) {
+    const auto result =
+        run_process(train(Words{"--epochs", "2", "--limit-test", "64", "--devices", "cpu"} + more));
+    INFO(result.err);
+    REQUIRE(result.exit_code == 0);
+    return result.out;
+  };
+  const auto said = run_of({"--ema", ".9", "--output", run, "--save", file("saved")});
+  CHECK_THAT(said, ContainsSubstring("averaged weights saved to"));
+  run_of({"--save", file("without")});
+  const auto done = [&](const Words& words) {
+    const auto result = run_process(program(words));
+    INFO(result.err);
+    CHECK(result.exit_code == 0);
+    return result.out;
+  };
+  done({"checkpoint", "export", run, file("averaged")});
+  done({"checkpoint", "export", run, file("trained"), "--trained"});
+  CHECK(read_file(file("averaged")) == read_file(file("saved")));
+  CHECK(read_file(file("trained")) == read_file(file("without")));
+  CHECK(read_file(file("trained")) != read_file(file("averaged")));
+  const auto tested = [&](const Words& which) {
+    return json::parse(
+               done(Words{"eval", "--limit-test", "64", "--devices", "cpu", "--threads", "1", "--json"} +
+                    which))
+        .at("test_loss");
+  };
+  const auto metrics = events_named("epoch", metrics_in(run + "/metrics.jsonl"));
+  CHECK(tested({run}) == metrics.back().at("test_loss"));
+  const Words data = {"--data", "synthetic"};
+  CHECK(tested(Words{"--weights", file("saved")} + data) == metrics.back().at("test_loss"));
+  CHECK(tested(Words{"--weights", file("trained")} + data) != metrics.back().at("test_loss"));
+}
+
 TEST_CASE("checkpoint commands and eval refuse what is no run and no checkpoint") {
   const TempFolder folder;
   const auto nothing = folder.path().string(), file = (folder / "w").string();

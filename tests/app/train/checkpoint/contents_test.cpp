@@ -1,6 +1,7 @@
 // The files of a run's checkpoint.
 #include <lockstep/tests/catch.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -52,6 +53,20 @@ TEST_CASE("a run's state is read from its checkpoint as it was") {
   CHECK(found.plan == expected.plan);
   CHECK(found.environment == expected.environment);
   CHECK(found.file_bytes == expected.file_bytes);
+}
+
+TEST_CASE("the weights that were evaluated are the averages, where there are some") {
+  auto state = state_of(4).trainer;
+  state.model.push_back({"bn.mean", torch::ones({2})});
+  CHECK(evaluated_weights(state).at(0).tensor.equal(state.model.at(0).tensor));
+  state.average = {{"w", torch::full({3}, .5)}};
+  const auto evaluated = evaluated_weights(state);
+  REQUIRE(evaluated.size() == 2);
+  CHECK(evaluated[0].tensor.equal(torch::full({3}, .5)));
+  CHECK(evaluated[1].tensor.equal(torch::ones({2})));
+  CHECK(is_finite(state));
+  state.average.front().tensor.fill_(NAN);
+  CHECK_FALSE(is_finite(state));
 }
 
 TEST_CASE("files that are not a run's checkpoint are refused") {

@@ -172,9 +172,9 @@ TEST_CASE("a run stopped by a signal keeps a checkpoint of its last step, and go
 }
 
 TEST_CASE("two processes go on from the checkpoint of process 0, and one process from that of two") {
-  const auto words =
-      GENERATE(Words{"--momentum", ".9"}, Words{"--optimizer", "adamw", "--precision", "bf16"}) +
-      Words{"--epochs", "3", "--invariant"};
+  const auto words = GENERATE(Words{"--momentum", ".9", "--precision", "fp16", "--ema", ".9"},
+                              Words{"--optimizer", "adamw", "--precision", "bf16"}) +
+                     Words{"--epochs", "3", "--invariant"};
   const auto common = kCommon + words;
   const auto whole = run_whole(words + Words{"--devices", "cpux2"});
   const TempFolder folder;

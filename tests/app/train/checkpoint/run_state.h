@@ -29,6 +29,8 @@ inline RunState state_of(int64_t step) {
   state.position = {
       .epoch = 2, .step = 1, .epoch_seconds = 1.5, .seconds = 2.5, .lr = .1, .accuracy = {.5, .75}};
   state.position.left_out = {{3, 4}, {6, 6}};
+  state.position.epoch_skipped = 3;
+  state.position.recorded_skipped = 1;
   state.position.epoch_sums = classified(1. / 3, 6, 4, 5);
   state.plan = {{"model", "lenet"}, {"batch_size", 64}, {"lr", .1}};
   state.environment = {{"instructions", "avx2"}};

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <lockstep/app/train/checkpoint/same_run.h>
@@ -13,6 +14,7 @@
 
 using namespace lockstep;
 using namespace lockstep::testing;
+using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
@@ -68,6 +70,19 @@ TEST_CASE("another training than the checkpoint's is refused, or taken where tha
     } else {
       CHECK_NOTHROW(check_same_run(before, other, none));
     }
+  }
+}
+
+TEST_CASE("an average of the weights begins, changes its decay or ends where that is asked for") {
+  const std::vector<std::string> none, ema{"ema"};
+  const Json earlier = Json::object(), without = {{"ema", nullptr}}, some = {{"ema", .9}},
+             other = {{"ema", .5}};
+  check_same_run(earlier, without, none);
+  CHECK_THROWS_WITH(check_same_run(some, other, none), "the checkpoint's run has ema 0.9, this one has 0.5");
+  for (const auto& [saved, planned] : {std::pair(earlier, some), std::pair(without, some),
+                                       std::pair(some, other), std::pair(some, without)}) {
+    CHECK_THROWS_AS(check_same_run(saved, planned, none), WeightsError);
+    check_same_run(saved, planned, ema);
   }
 }
 

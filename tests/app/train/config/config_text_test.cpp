@@ -54,7 +54,7 @@ TEST_CASE("a configuration of a run makes the same plan") {
       Words{"--optimizer", "adamw", "--lr", "0.0031", "--weight-decay", "1e-7"},
       Words{"--momentum", ".9", "--nesterov", "--clip-norm", "0.1", "--schedule", "cosine", "--warmup-epochs",
             "2"},
-      Words{"--schedule", "plateau", "--plateau-patience", "3"},
+      Words{"--schedule", "plateau", "--plateau-patience", "3", "--ema", ".99"},
       Words{"--schedule", "exponential", "--gamma", "0.97", "--warmup-epochs", "1"},
       Words{"--recipe", "resnet18-warmup", "--model", "lenet", "--schedule", "onecycle"},
       Words{"--devices", "cpu,cpu,cpu", "--split", "3:1:2.5", "--threads", "1"},

@@ -123,6 +123,19 @@ const std::vector<Refused> kRefused = {
      {"--cuda-graph", "on", "--split", "auto"},
      {"--cuda-graph on", "--split auto"},
      {"CudaGraph::kOn"}},
+    {both(graph, [](auto& o) { o.replica.precision = Precision::kFp16; }),
+     {"precision", "cuda_graph"},
+     {"--precision", "fp16", "--cuda-graph", "on"},
+     {"--precision fp16", "--cuda-graph on"},
+     {"Precision::kFp16", "CudaGraph::kOn"}},
+    {[](auto& o) {
+       o.replica.precision = Precision::kFp16;
+       o.in_flight = 2;
+     },
+     {"precision", "in_flight"},
+     {"--precision", "fp16", "--in-flight", "2"},
+     {"--precision fp16", "--in-flight"},
+     {"Precision::kFp16"}},
     {both(graph, synced),
      {"cuda_graph", "bn"},
      {"--cuda-graph", "on", "--bn", "sync"},
@@ -302,6 +315,8 @@ TEST_CASE("similar combinations that make sense are accepted") {
            {"--schedule", "plateau", "--warmup-epochs", "1", "--gamma", ".5", "--plateau-patience", "0"},
            {"--compress", "bf16", "--allreduce", "gloo"},
            {"--compress", "bf16", "--precision", "bf16"},
+           {"--compress", "fp16", "--precision", "fp16", "--in-flight", "1"},
+           {"--invariant", "--precision", "fp16", "--ema", ".9"},
            {"--invariant", "--bn", "root"},
            {"--split", "even", "--invariant", "--accumulate", "1"}}) {
     INFO(fmt::format("{}", fmt::join(words, " ")));

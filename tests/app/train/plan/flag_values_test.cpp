@@ -60,6 +60,8 @@ TEST_CASE("a value out of its flag's range is refused, with the flag and the val
       {{"--momentum", "1"}, {"--momentum", "1"}},
       {{"--weight-decay", "-1"}, {"--weight-decay", "-1"}},
       {{"--clip-norm", "0"}, {"--clip-norm", "0"}},
+      {{"--ema", "0"}, {"--ema", "above 0 and below 1", "0"}},
+      {{"--ema", "1"}, {"--ema", "above 0 and below 1", "1"}},
       {{"--accumulate", "0"}, {"--accumulate", "0"}},
       {{"--warmup-epochs", "-1"}, {"--warmup-epochs", "-1"}},
       {{"--gamma", "0"}, {"--gamma", "above 0 and below 1", "0"}},

@@ -19,6 +19,9 @@ namespace {
 const Words kFewImages = {"--data", "synthetic", "--limit-train", "128", "--limit-test", "8"};
 const Words kWarmupRecipe = {"--recipe", "resnet18-warmup", "--devices", "cpux2"};
 
+const std::string kFp16Text =
+    "  arithmetic fp16 in layers that gain by it, weights and sums in fp32, the loss scaled by 65,536 at "
+    "first";
 const std::string kBf16Text = "  arithmetic bf16 in layers that gain by it, weights and sums in fp32";
 
 }  // namespace
@@ -41,11 +44,16 @@ TEST_CASE("the plan says how rows are shared, gradients summed, and in which pre
       {{"--devices", "cpu", "--precision", "bf16", "--kernels", "torch"},
        kBf16Text + "; torch's kernels only\n"},
       {{"--devices", "cpu", "--precision", "bf16", "--recipe", "resnet18-pytorch"}, kBf16Text + "\n"},
+      {{"--devices", "cpu", "--precision", "fp16"}, kFp16Text + "; lenet in fp32 on CPUs, which is faster\n"},
+      {{"--devices", "cpu", "--precision", "fp16", "--kernels", "torch"},
+       kFp16Text + "; torch's kernels only\n"},
       {kWarmupRecipe + Words{"--schedule", "onecycle"}, "SGD, lr 0.2 (onecycle schedule), momentum 0.9"},
       {{"--devices", "cpu", "--schedule", "exponential"},
        "lr 0.2 (exponential schedule: times 0.9 after each epoch), seed 0"},
       {{"--devices", "cpu", "--schedule", "plateau", "--gamma", "0.5", "--plateau-patience", "1"},
        "(plateau schedule: times 0.5 where the test loss has not fallen for more than 1 epoch), seed 0"},
+      {{"--devices", "cpu", "--ema", "0.999"},
+       "lr 0.2, tested with an average of the weights (decay 0.999), seed 0"},
       {kWarmupRecipe + Words{"--bn", "root"}, "the first replica's batch-norm statistics"},
       {kWarmupRecipe + Words{"--bn", "average"}, "the mean of the replicas' batch-norm statistics"},
       {kWarmupRecipe + Words{"--bn", "sync"}, "batch norm with the statistics of the whole batch"},

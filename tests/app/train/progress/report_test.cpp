@@ -2,6 +2,7 @@
 #include <lockstep/tests/catch.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,31 @@ TEST_CASE("a step line has epoch, step, loss, accuracies and speed") {
   CHECK(step_line(interval_of(testing::classified(2302.8, 1000, 97, 505), 96'517.6), {.epoch = 1, .step = 50},
                   plan_of(10, 235)) ==
         "epoch  1/10 | step  50/235 | loss 2.3028 | top1  9.7% top5 50.5% | 96,518 img/s");
+}
+
+TEST_CASE("steps that fp16 skips have a line below their step's and their epoch's, and keys in the metrics") {
+  auto steps = interval_of(testing::classified(2302.8, 1000, 97, 505), 96'517.6);
+  steps.loss_scale = 65536;
+  const RunPosition position{.epoch = 1, .step = 50};
+  const auto line = step_line(steps, position, plan_of(10, 235));
+  CHECK(line.find('\n') == std::string::npos);
+  CHECK(step_json(steps, position).at("skipped") == 0);
+  steps.skipped = 2;
+  steps.loss_scale = 16384;
+  const std::string below = "\n    2 steps skipped, gradients not finite | loss scale 16384";
+  CHECK(step_line(steps, position, plan_of(10, 235)) == line + below);
+  CHECK(step_json(steps, position).at("skipped") == 2);
+  CHECK(step_json(steps, position).at("loss_scale") == 16384);
+  auto report = epoch_of_images();
+  const auto epoch = epoch_lines(report, plan_of(10, 235));
+  CHECK_FALSE(epoch_json(report).contains("skipped"));  // not in fp16
+  report.trained.skipped = 2;
+  report.trained.loss_scale = 16384;
+  CHECK(epoch_lines(report, plan_of(10, 235)) == epoch + below);
+  CHECK(epoch_json(report).at("skipped") == 2);
+  steps.skipped = 1'000'000;
+  steps.loss_scale = 1. / 65536;
+  CHECK(widest_line(step_line(steps, position, plan_of(10, 235))) <= 80);
 }
 
 TEST_CASE("a step line that would have more than 80 columns leaves out the number of epochs, then of steps") {

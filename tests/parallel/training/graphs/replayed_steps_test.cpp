@@ -60,7 +60,7 @@ ModelFactory residual_factory() { return small_residual_factory(/*batch_norm=*/t
 int graphs_per_step(int world) { return world == 1 ? 1 : 2 * world; }
 
 struct Result {
-  std::vector<std::vector<NamedTensor>> weights;  // [rank]
+  std::vector<std::vector<NamedTensor>> weights;  // of each rank, and their average
   std::vector<TrainSums> sums;                    // every three steps
 };
 
@@ -74,14 +74,17 @@ Result train(
     trainer.step(batch);
     if (trainer.steps_taken() % 3 == 0) result.sums.push_back(trainer.take_sums());
   }
-  for (int rank = 0; rank < trainer.world_size(); ++rank) result.weights.push_back(trainer.weights(rank));
+  for (int rank = 0; rank < trainer.world_size(); ++rank) {
+    result.weights.push_back(trainer.weights(rank));
+    result.weights.push_back(trainer.averaged_weights(rank));
+  }
   return result;
 }
 
 void check_same(const Result& found, const Result& expected) {
   REQUIRE(found.weights.size() == expected.weights.size());
   for (size_t rank = 0; rank < expected.weights.size(); ++rank) {
-    INFO("rank " << rank);
+    INFO("rank " << rank / 2);
     check_same_tensors(found.weights[rank], expected.weights[rank]);
   }
   for (size_t i = 0; i < expected.sums.size(); ++i) check_same_sums(found.sums[i], expected.sums[i]);
@@ -111,7 +114,7 @@ TEST_CASE("captured steps give the same weights and sums as eager steps") {
   CHECK(fake_step_graphs().replayed == 9 * graphs_per_step(world));
 }
 
-TEST_CASE("captured steps with micro-batches, clipping, replicas without rows, and AdamW") {
+TEST_CASE("captured steps with micro-batches, clipping, replicas without rows, AdamW, and an average") {
   auto six = options_for(6, CudaGraph::kOn);  // of five rows one replica gets none
   six.accumulate = 2;
   six.replica.clip_norm = .5;
@@ -119,6 +122,11 @@ TEST_CASE("captured steps with micro-batches, clipping, replicas without rows, a
   auto adamw = options_for(2, CudaGraph::kOn);
   adamw.replica.optimizer = {.kind = OptimizerKind::kAdamW, .weight_decay = .01};
   check_captured(lenet_factory(), adamw, CudaGraph::kAuto);
+  for (const int world : {1, 2}) {
+    auto average = options_for(world, CudaGraph::kOn);
+    average.ema = .9;
+    check_captured(lenet_factory(), average);
+  }
 }
 
 TEST_CASE("captured steps of each optimizer, with parameter groups and clipping, alone and together") {
@@ -373,7 +381,7 @@ TEST_CASE("a step with recompute() is not captured: an error with kOn; with kAut
 }
 
 TEST_CASE(
-    "with a trace, invariant, auto_split, BnPolicy::kSync, a factory's optimizer or no GPU nothing is "
+    "with a trace, invariant, auto_split, BnPolicy::kSync, a factory's optimizer, fp16 or no GPU nothing is "
     "captured") {
   fake_step_graphs() = {.available = true};
   Trace trace;
@@ -390,7 +398,9 @@ TEST_CASE(
   made.replica.optimizer = {.factory = [](std::vector<torch::Tensor> params) {
     return std::make_unique<torch::optim::AdamW>(params);
   }};
-  for (const auto& options : {traced, invariant, tuned, made}) train(lenet_factory(), options);
+  auto in_fp16 = options_for(2, CudaGraph::kAuto);
+  in_fp16.replica.precision = Precision::kFp16;
+  for (const auto& options : {traced, invariant, tuned, made, in_fp16}) train(lenet_factory(), options);
   fake_step_graphs().available = false;  // no CUDA in this build, or a CPU
   train(lenet_factory(), options_for(1, CudaGraph::kAuto));
   CHECK(fake_step_graphs().captured == 0);

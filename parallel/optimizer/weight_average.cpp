@@ -1,0 +1,86 @@
+#include <lockstep/parallel/optimizer/weight_average.h>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include <lockstep/parallel/communicator.h>
+#include <lockstep/parallel/gradients/flat_tensors.h>
+#include <lockstep/support/load_tensors.h>
+
+namespace lockstep {
+
+void WeightAverage::hold(const std::vector<std::string>& names, const Params& params,
+                         const torch::Tensor& flat) {
+  const torch::NoGradGuard no_grad;
+  const auto before = tensors();
+  names_ = names;
+  params_ = params;
+  trained_ = flat;
+  if (before.empty()) return;
+  averages_ = flat.clone();
+  for (const auto& [name, average] : tensors()) {
+    const auto old =
+        std::find_if(before.begin(), before.end(), [&](const auto& item) { return item.name == name; });
+    if (old != before.end()) average.copy_(old->tensor);
+  }
+}
+
+void WeightAverage::update() {
+  const torch::NoGradGuard no_grad;
+  if (averages_.defined()) {
+    averages_.lerp_(trained_, 1 - decay_);
+  } else {
+    averages_ = trained_.clone();
+  }
+}
+
+std::vector<NamedTensor> WeightAverage::tensors() const {
+  return averages_.defined() ? named(averages_) : std::vector<NamedTensor>();
+}
+
+std::vector<NamedTensor> WeightAverage::expected() const { return named(trained_); }
+
+std::vector<NamedTensor> WeightAverage::named(const torch::Tensor& flat) const {
+  const auto views = views_of(flat, params_);
+  std::vector<NamedTensor> result;
+  for (size_t i = 0; i < views.size(); ++i) result.push_back({names_[i], views[i]});
+  return result;
+}
+
+// In place: captured steps write to this memory.
+bool WeightAverage::load(const std::vector<NamedTensor>& state, bool begun, Endpoint& endpoint) {
+  const torch::NoGradGuard no_grad;
+  const bool moves = begun != averages_.defined();
+  if (!begun) {
+    averages_.reset();
+    return moves;
+  }
+  if (moves) averages_ = trained_.clone();
+  if (endpoint.rank() == 0) {
+    load_tensors(tensors(), state, {.name = "average", .parts = "parameters", .hint = {}});
+  }
+  endpoint.broadcast(averages_, 0).wait();
+  return moves;
+}
+
+AveragesInPlace::AveragesInPlace(torch::Tensor params, const torch::Tensor& averages, torch::Tensor bf16)
+    : params_(std::move(params)), bf16_(std::move(bf16)), trained_(params_.clone()) {
+  write(averages);
+}
+
+AveragesInPlace::~AveragesInPlace() {
+  try {
+    write(trained_);
+  } catch (const std::exception&) {
+    // The GPU has failed. Its weights are lost, and every later use of it throws.
+  }
+}
+
+void AveragesInPlace::write(const torch::Tensor& values) {
+  const torch::NoGradGuard no_grad;
+  params_.copy_(values);
+  if (bf16_.defined()) bf16_.copy_(params_);
+}
+
+}  // namespace lockstep
