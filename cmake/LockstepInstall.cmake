@@ -65,7 +65,7 @@ foreach(_header IN LISTS LOCKSTEP_PUBLIC_HEADERS)
   install(FILES "${PROJECT_SOURCE_DIR}/${_header}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lockstep/${_folder}")
 endforeach()
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${PROJECT_SOURCE_DIR}/CHANGELOG.md" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
-foreach(_example own_model own_loop regression gan policy_gradient augmentation)
+foreach(_example own_model own_loop regression character_gpt gan policy_gradient augmentation)
   install(FILES "${PROJECT_SOURCE_DIR}/examples/${_example}.cpp" DESTINATION "${CMAKE_INSTALL_DOCDIR}/examples")
 endforeach()
 

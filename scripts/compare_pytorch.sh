@@ -8,7 +8,8 @@
 #
 #   scripts/compare_pytorch.sh         LeNet and ResNet-18 in fp32 and bf16: half an hour
 #   scripts/compare_pytorch.sh --model lenet --precision fp32     one of them; also resnet18, bf16
-#   scripts/compare_pytorch.sh --model mlp --against eager,ddp                   a network of one's own, of torch's layers
+#   scripts/compare_pytorch.sh --model mlp,cnn,gpt --against eager,ddp           networks of one's own, of torch's layers: an
+#                                                                                MLP, a CNN, a character GPT
 #   scripts/compare_pytorch.sh --model lenet --kernels torch --against eager,ddp      LeNet without lockstep's kernels
 #   scripts/compare_pytorch.sh --repeat 25 --json FILE --markdown FILE      the figures of each repetition, and the table
 #   scripts/compare_pytorch.sh --against eager,ddp                without torch.compile, which compiles for some minutes

@@ -33,7 +33,7 @@ from twin.serve import COMPILE_MODES, serve  # noqa: E402
 from twin.lenet import NAMES, init_params, lenet, loss, sgd  # noqa: E402, F401  (for tests/reference)
 from twin.resnet18 import INITIALIZATIONS  # noqa: E402
 
-DEFAULT_LR = dict(lenet=0.2, resnet18=0.1, mlp=0.1)
+DEFAULT_LR = dict(lenet=0.2, resnet18=0.1, mlp=0.1, cnn=0.05, gpt=0.001)
 
 
 def train_epoch(run, epoch, record):
@@ -98,7 +98,8 @@ def add_training_flags(parser):
     parser.add_argument("--initialization", choices=INITIALIZATIONS, default="torch", help="of resnet18's weights")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--batch-size", type=int, default=256, help="global")
-    parser.add_argument("--lr", type=float, help="default: .2 for lenet, else .1")
+    parser.add_argument("--lr", type=float,
+                        help="default: " + ", ".join(f"{lr:g} for {name}" for name, lr in DEFAULT_LR.items()))
     parser.add_argument("--momentum", type=float, default=0.0, help="of resnet18's SGD")
     parser.add_argument("--weight-decay", type=float, default=0.0, help="of resnet18's SGD")
     parser.add_argument("--schedule", choices=["constant", "cosine"], default="constant")
@@ -131,7 +132,9 @@ def parse():
     add_serve_flags(parser)
     args = parser.parse_args()
     if args.model != "resnet18" and (args.momentum or args.weight_decay):
-        parser.error("--momentum and --weight-decay need --model resnet18: the others use plain SGD")
+        parser.error("--momentum and --weight-decay need --model resnet18: the others have settings of their own")
+    if args.model == "gpt" and not args.serve:
+        parser.error("--model gpt needs --serve: it has no accuracy")
     if args.warmup_epochs and args.warmup_epochs >= args.epochs:
         parser.error(f"--warmup-epochs {args.warmup_epochs} must be less than --epochs {args.epochs}")
     if not args.serve and (args.store or args.compile):

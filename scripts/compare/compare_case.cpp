@@ -19,8 +19,6 @@
 // Process-wide settings of app/main.cpp must be made here too: otherwise this measures another program.
 #include <fmt/format.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
-#include <torch/nn/module.h>
-#include <torch/nn/modules/linear.h>
 #include <torch/version.h>
 
 #include <algorithm>
@@ -43,8 +41,9 @@
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/parallel/world/world.h>
 #include <lockstep/support/kernels.h>
-#include <lockstep/support/model_factory.h>
 #include <lockstep/support/stopwatch.h>
+
+#include "own_models.h"
 
 namespace lockstep {
 namespace {
@@ -77,6 +76,7 @@ TrainerOptions options_from(const Flags& flags) {
   // With CudaGraph::kAuto a step that cannot be captured would be queued kernel by kernel, and measured as if
   // captured.
   if (any_gpu(options.devices)) options.replica.cuda_graph = CudaGraph::kOn;
+  if (flags.at("--model") == "gpt") own_models::set_gpt_options(options.replica);
   return options;
 }
 
@@ -86,25 +86,25 @@ Kernels kernels_from(const Flags& flags) {
   return given == flags.end() ? Kernels::kAuto : value_of(kKernelsNames, given->second);
 }
 
-// A network of one's own, of torch's layers: scripts/compare/twin/mlp.py in C++.
-struct Mlp : torch::nn::Module {
-  explicit Mlp(uint64_t seed) {
-    torch::manual_seed(seed);
-    first = register_module("first", torch::nn::Linear(kImageSide * kImageSide, 512));
-    second = register_module("second", torch::nn::Linear(512, 512));
-    last = register_module("last", torch::nn::Linear(512, kImageClasses));
-  }
-  torch::Tensor forward(const torch::Tensor& X) {
-    return last(torch::relu(second(torch::relu(first(X.flatten(1))))));
-  }
-  torch::nn::Linear first{nullptr}, second{nullptr}, last{nullptr};
-};
-
 ModelFactory factory_from(const Flags& flags) {
   const auto seed = std::stoull(flags.at("--seed"));
-  if (flags.at("--model") == "mlp") return model_factory<Mlp>(seed);
+  if (const auto own = own_models::factory(flags.at("--model"), seed)) return *own;
   return make_model_factory(
       {.name = flags.at("--model"), .seed = seed, .initialization = {}, .kernels = kernels_from(flags)});
+}
+
+struct TrainingRows {
+  SourceFactory source;
+  int64_t count = 0;
+};
+
+TrainingRows rows_from(const Flags& flags) {
+  if (flags.at("--model") == "gpt") {
+    const auto text = own_models::text_windows();
+    return {resident_rows(text), text.rows()};
+  }
+  const auto images = load_idx_folder(flags.at("--data")).train;
+  return {resident_sources(images), images.size()};
 }
 
 class Steps {
@@ -121,7 +121,7 @@ class Steps {
     const auto sums = trainer_.take_sums();  // inside the clock, as for a step line
     return fmt::format(
         R"({{"seconds": {}, "data": {}, "compute": {}, "sync": {}, "update": {}, "loss": {}}})", watch.lap(),
-        times.data, times.compute, times.sync, times.update, sums.loss / static_cast<double>(sums.rows));
+        times.data, times.compute, times.sync, times.update, sums.mean_loss());
   }
 
   double microseconds_per_step(int steps) {
@@ -185,11 +185,11 @@ void serve(Steps& steps, const std::string& warmup) {
 
 void run(const Flags& flags) {
   const auto options = options_from(flags);
-  const auto data = load_idx_folder(flags.at("--data"));
+  const auto rows = rows_from(flags);
   const auto seed = std::stoull(flags.at("--seed"));
   set_arithmetic(options.replica.precision, /*deterministic=*/false);
-  Trainer trainer(factory_from(flags), resident_sources(data.train), resident_sources(data.test), options);
-  Steps steps(trainer, batch_order(seed, 0, data.train.size()), std::stoull(flags.at("--batch-size")),
+  Trainer trainer(factory_from(flags), rows.source, rows.source, options);  // which is not evaluated
+  Steps steps(trainer, batch_order(seed, 0, rows.count), std::stoull(flags.at("--batch-size")),
               flags.at("--last-batch") == "keep");
 
   const auto warmup = steps.run(std::stoi(flags.at("--warmup")));

@@ -7,8 +7,8 @@ way to train it:
                      default kernels (--kernels auto)
     2 processes      lockstep: two processes of one 1-thread replica over Gloo, each on a core
     lockstep direct  LeNet in fp32 only: two 1-thread replicas, without Winograd's tiles (--kernels direct)
-    lockstep torch   one replica on all cores, torch's kernels (--kernels torch); with --kernels torch, and for a network
-                     of one's own (--model mlp), all of lockstep's cases have them, and this one is left out
+    lockstep torch   one replica on all cores, torch's kernels (--kernels torch); with --kernels torch, and for networks
+                     of one's own (--model mlp,cnn,gpt), all of lockstep's cases have them, and this one is left out
     Python eager     on all cores
     Python DDP       two 1-thread processes over Gloo, each on a core
     torch.compile    the eager step's model and loss, on all cores, in the mode that is faster here
@@ -41,7 +41,10 @@ from compare_cases import HERE, make_cases, make_witnesses, repeat_cases
 MODELS = {
     "lenet": dict(title="LeNet", repeat=11, steps=20, warmup=5, lr=0.2),
     "resnet18": dict(title="ResNet-18", repeat=7, steps=2, warmup=2, lr=0.1),
-    "mlp": dict(title="MLP", repeat=11, steps=20, warmup=5, lr=0.1),  # of torch's layers; only by --model
+    # Of torch's layers; only by --model.
+    "mlp": dict(title="MLP", repeat=11, steps=20, warmup=5, lr=0.1),
+    "cnn": dict(title="CNN", repeat=11, steps=5, warmup=3, lr=0.05),
+    "gpt": dict(title="character GPT", repeat=11, steps=5, warmup=3, lr=0.001),
 }
 USUAL_MODELS = ["lenet", "resnet18"]
 PRECISIONS = ["fp32", "bf16"]
@@ -86,8 +89,8 @@ def make_settings(args):
         return MODELS[model][name] if given is None else given
 
     return [Setting(model, precision, *(value(name, model) for name in ("repeat", "steps", "warmup", "lr")),
-                    kernels="torch" if model == "mlp" else args.kernels)
-            for model in ([args.model] if args.model else USUAL_MODELS)
+                    kernels="torch" if model in goals.OWN_MODELS else args.kernels)
+            for model in args.model
             for precision in ([args.precision] if args.precision else PRECISIONS)]
 
 
@@ -192,14 +195,19 @@ def available_bytes():
     return 1024 * int(lines["MemAvailable"].split()[0])
 
 
+def defaults(name):
+    return ", ".join(f"{model} {values[name]:g}" for model, values in MODELS.items())
+
+
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--lockstep", required=True, metavar="PROGRAM")
     parser.add_argument("--compare-case", required=True, metavar="PROGRAM", help="built from compare_case.cpp")
-    parser.add_argument("--model", choices=MODELS, help=f"default: {' and '.join(USUAL_MODELS)}; mlp: a network of "
-                        "one's own of torch's layers")
+    parser.add_argument("--model", type=list_of(MODELS), default=USUAL_MODELS, metavar="LIST",
+                        help=f"of {','.join(MODELS)}; default: {','.join(USUAL_MODELS)}. mlp, cnn and gpt are networks of "
+                        "one's own, of torch's layers")
     parser.add_argument("--kernels", choices=["auto", "torch"], default="auto",
-                        help="of lockstep's cases; torch: as a network of one's own has them. Judges no times")
+                        help="of lockstep's cases; torch: as a network of one's own has them. Judges times beside DDP's alone")
     parser.add_argument("--precision", choices=PRECISIONS, help="default: all")
     parser.add_argument("--against", type=list_of(goals.PYTHONS), default=goals.PYTHONS, metavar="LIST",
                         help="of eager,ddp,compile; default: all three")
@@ -210,14 +218,14 @@ def parse():
                         "contiguous: as in the chapters")
     add_data_flag(parser)
     parser.add_argument("--repeat", type=positive, metavar="N",
-                        help=f"repetitions; default: 11, for ResNet-18 7; fewer than {goals.MIN_REPETITIONS} "
+                        help=f"repetitions; default: {defaults('repeat')}; fewer than {goals.MIN_REPETITIONS} "
                         "judge no goals")
-    parser.add_argument("--steps", type=positive, help="per repetition; default: 20, for ResNet-18 2")
-    parser.add_argument("--warmup", type=positive, metavar="STEPS", help="default: 5, for ResNet-18 2")
+    parser.add_argument("--steps", type=positive, help="per repetition; default: " + defaults("steps"))
+    parser.add_argument("--warmup", type=positive, metavar="STEPS", help="default: " + defaults("warmup"))
     parser.add_argument("--epochs", type=positive, default=1, help="of the whole runs")
     parser.add_argument("--limit-train", type=positive, metavar="N", help="rows of the whole runs; default: all")
     parser.add_argument("--batch-size", type=positive, default=256, help="global")
-    parser.add_argument("--lr", type=float, help="default: .2 for LeNet, else .1")
+    parser.add_argument("--lr", type=float, help="default: " + defaults("lr"))
     parser.add_argument("--seed", type=int, default=0)
     add_output_flags(parser)
     return parser.parse_args()

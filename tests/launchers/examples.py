@@ -9,12 +9,14 @@ import sys
 from processes import Running, fail, run_test
 from training import once, page_launcher
 
+IN_DOUBLE = {"character_gpt": ["fp64"]}  # the words that make it so; the others are anyway
 
-def in_two_processes(launcher, program, example, devices):
+
+def in_two_processes(launcher, program, *command):
     if launcher == "launch":
-        return Running([program, "launch", "-n", 2, "--", example, devices]).end()
+        return Running([program, "launch", "-n", 2, "--", *command]).end()
     return Running([sys.executable, "-m", "torch.distributed.run", *page_launcher("torchrun --standalone")[1:],
-                    example, devices]).end()
+                    *command]).end()
 
 
 def check_loop(out, replicas):
@@ -25,11 +27,12 @@ def check_loop(out, replicas):
 
 def check_same(launcher, program, example):
     """They compute in double, and print as many decimals as the sums' rounding leaves alone."""
-    alone = Running([example, "cpu"]).end()
+    words = IN_DOUBLE.get(os.path.basename(example), [])
+    alone = Running([example, "cpu", *words]).end()
     if not alone:
         fail(f"{example} prints nothing")
-    for how, out in (("on two replicas", Running([example, "cpux2"]).end()),
-                     ("in two processes", in_two_processes(launcher, program, example, "cpu"))):
+    for how, out in (("on two replicas", Running([example, "cpux2", *words]).end()),
+                     ("in two processes", in_two_processes(launcher, program, example, "cpu", *words))):
         if out != alone:
             fail(f"{os.path.basename(example)} prints {how}\n{out}but on one replica\n{alone}")
 

@@ -84,6 +84,23 @@ class Goals(unittest.TestCase):
         self.assertTrue(met("cpu, eager", all_cores=2.0, eager=2.02))
         self.assertFalse(met("cpux2, DDP", two=2.0, ddp=2.2))
 
+    def test_networks_of_ones_own_are_judged_beside_ddp(self):
+        for ddp, limit, met in ((10, .95, (True, False)), (9, .95, (False, False)), (100, 1, (True, True))):
+            mlp = setting("mlp", "bf16", kernels="torch", **lenet(two=("two", 9), processes=("two processes", 9.8),
+                                                                  ddp=("DDP", ddp)).cases)
+            judged = [found for found in goals.judge(ARGS, mlp, mlp.cases) if found["limit"]]
+            self.assertEqual([(found["what"], found["limit"], found["met"]) for found in judged],
+                             [("ms of two / ms of DDP, torch's kernels", limit, met[0]),
+                              ("ms of two processes / ms of DDP, torch's kernels", limit, met[1])])
+
+    def test_losses_of_networks_of_ones_own(self):
+        for model in goals.OWN_MODELS:
+            for precision in "fp32", "bf16":
+                for wrong, expected in ((2 + 2e-5, True), (2 + 2e-4, False)):
+                    cases = dict(processes=case("processes", 1), ddp=case("ddp", 1, loss=wrong))
+                    found, = goals.loss_checks(ARGS, setting(model, precision), cases)
+                    self.assertEqual(found["met"], expected)
+
     def test_lenets_losses_are_held_together_in_bf16_too(self):
         for wrong, expected in ((2.3 * (1 + 2e-7), True), (2.3 * (1 + 7e-7), False)):
             cases = dict(all_cores=case("all_cores", 1, loss=2.3), eager=case("eager", 1, loss=wrong))
@@ -101,7 +118,7 @@ class Cases(unittest.TestCase):
         self.assertNotIn("direct", make_cases(ARGS, setting("resnet18", "bf16"), "/nowhere"))
 
     def test_with_torchs_kernels_all_cases_have_them_and_no_time_is_judged(self):
-        for model in "lenet", "mlp":
+        for model in "lenet", *goals.OWN_MODELS:
             made = make_cases(ARGS, setting(model, "fp32", kernels="torch"), "/nowhere")
             self.assertEqual(set(made), {"all_cores", "two", "one", "processes", "apart", *goals.PYTHONS})
             own = [made[role] for role in ("all_cores", "two", "one", "processes", "apart")]

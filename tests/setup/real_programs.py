@@ -106,6 +106,19 @@ class RealPrograms(unittest.TestCase):
         lockstep, python = setting["runs"]
         self.assertAlmostEqual(lockstep["train_loss"], python["train_loss"], 5)
 
+    def test_networks_of_ones_own(self):
+        """Every case of each computes the same losses, from the same weights on the same rows."""
+        self.run_script(0, "compare_pytorch.py", "--lockstep", BUILD / "lockstep", "--compare-case",
+                        BUILD / "scripts/compare_case", "--model", "mlp,cnn,gpt", "--precision", "fp32", "--against",
+                        "eager,ddp", "--repeat", 1, "--steps", 2, "--warmup", 1, "--batch-size", 16, "--data", self.folder,
+                        "--json", self.json)
+        settings = json.loads(self.json.read_text())["settings"]
+        self.assertEqual([setting["model"] for setting in settings], ["mlp", "cnn", "gpt"])
+        for setting in settings:
+            self.assertEqual(len(setting["cases"]), 7)
+            check, = setting["loss_checks"]
+            self.assertTrue(check["met"], check)
+
     def test_gpu_comparison(self):
         """On the CPU; torch.compile gets too little time."""
         self.enterContext(mock.patch.object(compare_gpu, "BUSY_SECONDS", 0.1))

@@ -8,7 +8,7 @@ import torch
 
 from twin.data import epoch_batches, load_set
 from twin.lenet import LeNetTwin
-from twin.mlp import MlpTwin
+from twin.own_models import OWN_MODELS, make_own_twin, text_windows
 from twin.resnet18 import ResNet18Twin
 
 EVALUATION_BLOCK = 256
@@ -26,8 +26,8 @@ def set_arithmetic(args):
 def make_twin(args):
     if args.model == "lenet":
         twin = LeNetTwin(args.seed)
-    elif args.model == "mlp":
-        twin = MlpTwin(args.seed)
+    elif args.model in OWN_MODELS:
+        twin = make_own_twin(args.model, args.seed)
     else:
         twin = ResNet18Twin(args.seed, args.initialization, args.momentum, args.weight_decay)
     return twin.to(args.device, memory_format=MEMORY_FORMATS[args.memory_format])
@@ -49,10 +49,11 @@ class Training:
     def __init__(self, args, rank=0, world=1):
         self.args, self.rank, self.world = args, rank, world
         self.device = torch.device(args.device)
-        images, labels = load_set(args.data, "train")
-        limit = args.limit_train or len(labels)
-        self.train = images[:limit].to(self.device), labels[:limit].to(self.device)
-        self.test = [tensor.to(self.device) for tensor in load_set(args.data, "t10k")]
+        if args.model == "gpt":
+            self.train = self.test = [tensor.to(self.device) for tensor in text_windows()]
+        else:
+            self.train = [tensor[:args.limit_train].to(self.device) for tensor in load_set(args.data, "train")]
+            self.test = [tensor.to(self.device) for tensor in load_set(args.data, "t10k")]
         self.twin = make_twin(args)
         self.loss_sum_of = self.twin  # or DistributedDataParallel or torch.compile around it
         # Over the rows since the last take_loss(). A tensor: reading a number in each step would wait for the device.
@@ -72,6 +73,8 @@ class Training:
     def gather(self, data, rows):
         images, labels = data
         images = images.index_select(0, rows)
+        if images.dtype != torch.uint8:  # text
+            return images, labels.index_select(0, rows)
         if self.args.memory_format == "channels_last":
             # With one channel both formats have the same layout; the strides must name channels_last all the same.
             X = torch.empty(images.shape, memory_format=torch.channels_last, device=self.device).copy_(images)
