@@ -223,6 +223,7 @@ void ReplicaLoop::Parts::run_replica(int local, Endpoint& endpoint, const Step::
   Step step(numbers, endpoint, modules[static_cast<size_t>(local)], into);
   try {
     task(local, step);
+    step.require_waited();
   } catch (...) {
     rethrow_at(place_of(endpoint, fmt::format("in step {}", numbers.step)));
   }
