@@ -247,7 +247,7 @@ void GradientSync::post_and_wait() {
 
 bool GradientSync::begun() const { return buckets_ && buckets_->begun(); }
 
-// Returns true if gradients of a no_sync() would be lost. Zeros are what an update leaves.
+// Zeros are what an update leaves.
 bool GradientSync::holds_unsummed() const {
   return unsummed_ && std::any_of(parameters().begin(), parameters().end(), [](const torch::Tensor& param) {
            const auto& grad = param.grad();

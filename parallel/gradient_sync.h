@@ -119,6 +119,10 @@ class GradientSync {
   // wait().
   bool begun() const;
 
+  // Returns true if backward passes within a no_sync() have left gradients that are not zero and not summed
+  // yet. Waits for a GPU if there were such passes.
+  bool holds_unsummed() const;
+
   // Makes each .grad its view of flat_gradients() again, and leaves the numbers there as they are: what a
   // .grad of its own holds is dropped. Call it after zero_grad() when what follows reads or writes the flat
   // buffer itself: before allreduce_all() for a replayed graph, which has written there, and before a
@@ -150,7 +154,6 @@ class GradientSync {
   void require_attached(const char* call);
   void detach();
   void on_gradient(int param);
-  bool holds_unsummed() const;
   bool has_view(size_t param) const;
   void require_views(const std::vector<int>& missing);
   void require_all(const std::vector<int>& missing);

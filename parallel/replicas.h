@@ -76,7 +76,7 @@ class Replicas {
   // (GradientSync::attach()). member: &T::net, or a function of T& that returns a reference: to a module, its
   // holder or a pointer to it. It stays the same module as long as T lives. name: that of its weights in
   // checkpoints, "name.weight"; a module that is the only one needs none. Throws as GradientSync::attach()
-  // does, and UsageError for a name that is taken.
+  // does, and UsageError for a name that is taken: "a" and "a.b" may be the same, too.
   template <class Member>
   void attach(const std::string& name, Member member, const GradientSyncOptions& options = {}) {
     loop_.attach(
@@ -88,8 +88,9 @@ class Replicas {
 
   // Lets checkpoints hold an optimizer of torch::optim (its learning rates and its state, not its other
   // options), or a tensor that each replica has for itself, such as the state of a recurrent network. member:
-  // as for attach(); an optimizer may also be held by a pointer. name: as for attach(). Throws UsageError for
-  // a name that is taken.
+  // as for attach(); an optimizer may also be held by a pointer. name: as for attach(). A tensor may be
+  // undefined. Throws UsageError for a name that is taken, and for an optimizer whose state is unknown
+  // (torch::optim's SGD, Adam, AdamW, RMSprop and Adagrad are known).
   template <class Member>
   void keep(const std::string& name, Member member) {
     if constexpr (std::is_same_v<Part<Member>, torch::Tensor>) {
@@ -141,14 +142,15 @@ class Replicas {
   // Returns all that the next step depends on, in the form of Trainer::state(): weights and buffers of the
   // attached modules, what keep() was called with, the number of steps, and torch's generators. Complete in
   // the process of rank 0. data/train_checkpoint.h keeps it in files. An epoch is the caller's: steps taken /
-  // steps per epoch. Throws UsageError for an optimizer whose state is unknown (torch::optim's SGD, Adam,
-  // AdamW, RMSprop and Adagrad are known), or with parameters of no attached module.
+  // steps per epoch. Throws UsageError for an optimizer with parameters of no attached module.
   TrainState state() { return loop_.state(); }
 
-  // Goes on from process 0's state; the argument of other processes is ignored. Sums not yet taken are
-  // dropped. With another number of replicas all start with rank 0's buffers. Throws WeightsError in every
-  // process, and changes nothing, if the state is of other modules or optimizers, or has tensors that each
-  // replica keeps for another number of replicas.
+  // Goes on from process 0's state; the argument of other processes is ignored: so that all do the same, let
+  // process 0 alone look whether there is a checkpoint, and give load() state() if there is none. Sums not
+  // yet taken are dropped. Tensors are written in place, optimizers get new states. With another number of
+  // replicas than the state's all get rank 0's buffers and generators. Throws WeightsError in every process,
+  // and changes nothing, if the state is of other modules, optimizers or kept tensors, or of kept tensors of
+  // another number of replicas; and where a kept tensor is defined, but has another shape or dtype.
   void load(const TrainState& state) { loop_.load(state); }
 
   void barrier() { loop_.barrier(); }                  // returns when all processes have called it

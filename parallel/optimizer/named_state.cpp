@@ -51,6 +51,10 @@ std::string form_of(const torch::Tensor& tensor) {
 
 }  // namespace
 
+void require_known_optimizer(torch::optim::Optimizer& optimizer) {
+  for_each_param(optimizer, [](const torch::Tensor&, const TorchState&) {});
+}
+
 std::vector<NamedTensor> optimizer_state(torch::optim::Optimizer& optimizer, const NameOfParameter& name_of) {
   std::vector<NamedTensor> result = {{"lr", rates_of(optimizer)}};
   for_each_param(optimizer, [&](const torch::Tensor& param, const TorchState& kind) {

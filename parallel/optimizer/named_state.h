@@ -16,10 +16,13 @@ namespace lockstep {
 // The name of a parameter of the optimizer. Throws for one that has none.
 using NameOfParameter = std::function<std::string(const torch::Tensor& param)>;
 
+// Throws UsageError for another optimizer than SGD, Adam, AdamW, RMSprop and Adagrad, and classes derived
+// from them.
+void require_known_optimizer(torch::optim::Optimizer& optimizer);
+
 // Returns the learning rates of the groups, "lr" (groups) double, and each parameter's state by the names of
 // Python's: "exp_avg.NAME" on its device, "step.NAME" () int64. Without those that the optimizer does not
-// have yet. The tensors are its own. Throws UsageError for another optimizer than SGD, Adam, AdamW, RMSprop
-// and Adagrad, and classes derived from them.
+// have yet. The tensors are its own. Throws as require_known_optimizer() does.
 std::vector<NamedTensor> optimizer_state(torch::optim::Optimizer& optimizer, const NameOfParameter& name_of);
 
 // Throws WeightsError, and what optimizer_state() throws, unless load_optimizer_state() takes this state.

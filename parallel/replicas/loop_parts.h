@@ -1,4 +1,4 @@
-// The parts of a ReplicaLoop, for its two sources.
+// The parts of a ReplicaLoop, for its sources.
 #pragma once
 
 #include <cstdint>
@@ -55,8 +55,5 @@ struct ReplicaLoop::Parts {
   int64_t evaluations = 0;
   torch::Tensor told;  // (world, 4) int64: the batches of all ranks that are still to be compared
 };
-
-// "net.weight"; "weight" if the name is empty.
-std::string prefixed(const std::string& name, const std::string& rest);
 
 }  // namespace lockstep

@@ -12,6 +12,7 @@
 #include <lockstep/parallel/build_replicas.h>
 #include <lockstep/parallel/collectives/agree.h>
 #include <lockstep/parallel/collectives/gather_bytes.h>
+#include <lockstep/parallel/optimizer/named_state.h>
 #include <lockstep/parallel/over_replicas.h>
 #include <lockstep/parallel/replica_random.h>
 #include <lockstep/parallel/replicas/draws_in_turn.h>
@@ -38,13 +39,21 @@ std::string place_of(const Endpoint& endpoint, const std::string& when) {
   return fmt::format("rank {} ({}): {}", endpoint.rank(), endpoint.device().str(), when);
 }
 
-// Throws unless the name tells the new one from those before it.
+// Throws unless the names of its tensors in checkpoints, "name.rest", tell the new one from those before it.
 template <class Things>
 void require_new_name(const std::string& name, const char* call, const Things& before) {
+  if (name.starts_with('.')) {
+    throw UsageError(fmt::format("{}() was called with '{}'", call, name), "a name begins with no dot");
+  }
+  const auto hides = [](const std::string& outer, const std::string& inner) {
+    return outer.empty() || inner == outer || inner.starts_with(outer + ".");
+  };
   for (const auto& other : before) {
-    if (other.name != name && !name.empty() && !other.name.empty()) continue;
-    throw UsageError(fmt::format("{}() was called with '{}' after '{}'", call, name, other.name),
-                     "give each a name of its own; one that is alone needs none");
+    if (!hides(name, other.name) && !hides(other.name, name)) continue;
+    throw UsageError(
+        fmt::format("{}() was called with '{}' after '{}'", call, name, other.name),
+        "give each a name of its own, none of which goes on with a dot after another one; one that is alone "
+        "needs none");
   }
 }
 
@@ -69,10 +78,6 @@ class Evaluating {
 };
 
 }  // namespace
-
-std::string prefixed(const std::string& name, const std::string& rest) {
-  return name.empty() ? rest : name + "." + rest;
-}
 
 ReplicaLoop::Parts::Parts(ReplicasOptions given)
     : options(agreed(std::move(given))),
@@ -150,6 +155,10 @@ void ReplicaLoop::attach(const std::string& name, const OfReplica<torch::nn::Mod
 
 void ReplicaLoop::keep(const std::string& name, OfReplica<torch::optim::Optimizer&> optimizer) {
   require_new_name(name, "keep", parts_->kept);
+  // Without collectives: every process refuses it, and can go on.
+  parts_->workers.run([&](int local) {
+    if (local == 0) require_known_optimizer(optimizer(local));
+  });
   parts_->kept.push_back({.name = name, .optimizer = std::move(optimizer), .tensor = {}});
 }
 
@@ -223,6 +232,7 @@ void ReplicaLoop::Parts::run_replica(int local, Endpoint& endpoint, const Step::
   Step step(numbers, endpoint, modules[static_cast<size_t>(local)], into);
   try {
     task(local, step);
+    step.require_waited();
   } catch (...) {
     rethrow_at(place_of(endpoint, fmt::format("in step {}", numbers.step)));
   }

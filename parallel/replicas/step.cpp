@@ -54,7 +54,33 @@ void Step::wait_for(SyncedModule& waited) {
          "call wait() after each backward pass; pause() a module that another's loss only runs through; make "
          "modules that one backward pass trains parts of one module, and attach that");
   }
-  numbers_.own.rows == 0 ? waited.sync->allreduce_all() : waited.sync->wait();
+  auto& sync = *waited.sync;
+  if (numbers_.own.rows > 0) return sync.wait();
+  if (!sync.begun() && !sync.holds_unsummed()) {  // what its gradients hold is of an earlier step
+    const torch::NoGradGuard no_grad;
+    sync.restore_views();
+    sync.flat_gradients().zero_();
+  }
+  sync.allreduce_all();
+}
+
+Step::operator Endpoint&() {
+  for (const auto& synced : modules_) {
+    if (!synced.sync->begun()) continue;
+    fail(fmt::format("the endpoint was used between a backward pass of {} and wait()", text_of(synced)),
+         "call collectives of your own before backward(), or after step.wait() for the module");
+  }
+  return endpoint_;
+}
+
+void Step::require_waited() {
+  for (const auto& synced : modules_) {
+    if (!synced.sync->begun()) continue;
+    fail(
+        fmt::format("backward has reached {}, but wait() was not called after it", text_of(synced)),
+        "call step.wait() for the module on every replica, before its optimizer's step: until then gradients "
+        "are those of the replica's own rows");
+  }
 }
 
 Step::Pause::Pause(const Params& trained) {

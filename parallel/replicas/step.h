@@ -82,13 +82,18 @@ class Step {
   torch::Device device() const { return endpoint_.device(); }
   bool is_first() const { return lockstep::is_first(endpoint_); }
 
-  // For collectives of your own, such as sum_over_replicas(value, step) and broadcast_buffers(*net, step).
-  operator Endpoint&() { return endpoint_; }
+  // For collectives of your own, such as sum_over_replicas(value, step) and broadcast_buffers(*net, step),
+  // before a backward pass or after its wait(). Throws UsageError in between: a replica that has called
+  // backward() has posted its sums by then, one without rows posts them in wait(), so the orders would
+  // differ.
+  operator Endpoint&();
 
   // Call it after the backward pass that has reached the module: afterwards every .grad is the sum over all
-  // replicas. A replica with 0 rows calls it, too; it need not call backward(). Throws as
-  // GradientSync::wait() does; UsageError for a module that is not attached, and if backward has also reached
-  // another attached module, which has not been waited for: replicas would post its sums in different orders.
+  // replicas. A replica with 0 rows calls it, too; it need not call backward(), and then counts as zeros,
+  // whatever its .grad holds. Throws as GradientSync::wait() does; UsageError for a module that is not
+  // attached, and if backward has also reached another attached module, which has not been waited for:
+  // replicas would post its sums in different orders. A step that ends without it after a backward pass is a
+  // UsageError, too.
   template <class M>
   void wait(M& module) {
     wait_for(find(module_of(module)));
@@ -125,6 +130,9 @@ class Step {
   // 1. A replica that adds nothing counts as 0. Throws UsageError for complex numbers and no tensor.
   void add(std::string_view name, const torch::Tensor& value);
   void add(std::string_view name, double value);
+
+  // Called by lockstep when the step's function has returned.
+  void require_waited();
 
  private:
   SyncedModule& find(const torch::nn::Module& module);

@@ -9,6 +9,8 @@
 #include <lockstep/tests/catch.h>
 
 #include <algorithm>
+#include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -83,6 +85,10 @@ TrainState through_files(const TrainState& state) {
   return read_train_state(read_checkpoint(folder / "state"));
 }
 
+torch::Tensor& named(std::vector<NamedTensor>& tensors, const std::string& name) {
+  return std::ranges::find(tensors, name, &NamedTensor::name)->tensor;
+}
+
 // Parameters and buffers of each replica of this process.
 torch::Tensor parameters_of(Loop& loop) {
   std::vector<torch::Tensor> copies(static_cast<size_t>(loop.local_size()));
@@ -135,7 +141,7 @@ TEST_CASE("each part of a loop's state is in its checkpoint, under its name") {
   }
   REQUIRE(state.replicas.size() == 2);
   const auto buffers = names_of(state.replicas[1].buffers);
-  for (const char* name : {"net.1.running_mean", "kept.memory"})
+  for (const char* name : {"net.1.running_mean", ".kept.memory"})
     CHECK(std::ranges::count(buffers, name) == 1);
 }
 
@@ -155,6 +161,17 @@ TEST_CASE("a state of something else is refused in every process, and changes no
        }},
       {"no lr", [](auto& state) { state.optimizer.clear(); }},
       {"of step -1", [](auto& state) { state.steps = -1; }},
+      {"net.1.running_mean has shape [3]",
+       [](auto& state) { named(state.replicas[1].buffers, "net.1.running_mean") = torch::zeros({3}); }},
+      {"no kept tensor 'memory'", [](auto& state) { state.replicas[1].buffers.pop_back(); }},
+      {"a tensor that is not kept here",
+       [](auto& state) {
+         state.replicas[0].buffers.push_back({".kept.other", torch::zeros({1})});
+       }},
+      {"'memory' is Double [3] in the state, here it is Double [2]",
+       [](auto& state) {
+         named(state.replicas[1].buffers, ".kept.memory") = torch::zeros({3}, torch::kFloat64);
+       }},
       {"3 replicas, here are 2", [](auto& state) { state.replicas.push_back(state.replicas.front()); }},
   };
   for (const auto& [words, change] : cases) {
@@ -177,9 +194,112 @@ TEST_CASE("a state of something else is refused in every process, and changes no
   }
 }
 
+TEST_CASE("a kept tensor is loaded in place where there is one, and is undefined where it was saved so") {
+  struct Recurrent {
+    torch::nn::Sequential net = two_layers();
+    torch::Tensor hidden, view;
+  };
+  const auto make = [] {
+    auto loop = std::make_unique<Replicas<Recurrent>>(on_cpus(2));
+    loop->attach(&Recurrent::net);
+    loop->keep("hidden", &Recurrent::hidden);
+    return loop;
+  };
+  const auto all = [](Replicas<Recurrent>& loop, const std::function<bool(Recurrent&, int rank)>& is_so) {
+    std::atomic<bool> every = true;
+    loop.run([&](Recurrent& own, Endpoint& endpoint) {
+      if (!is_so(own, endpoint.rank())) every = false;
+    });
+    return every.load();
+  };
+  auto loop = make();
+  const auto undefined = through_files(loop->state());
+  loop->run([](Recurrent& own, Endpoint& endpoint) { own.hidden = torch::full({3}, endpoint.rank() + 1.); });
+  const auto state = through_files(loop->state());
+  const auto holds_own = [](Recurrent& own, int rank) {
+    return own.hidden.equal(torch::full({3}, rank + 1.));
+  };
+  loop->run([](Recurrent& own, Endpoint&) {
+    own.hidden.zero_();
+    own.view = own.hidden.view({1, 3});
+  });
+  loop->load(state);
+  CHECK(all(*loop, [&](Recurrent& own, int rank) {
+    return holds_own(own, rank) && own.view.is_alias_of(own.hidden) && own.view[0].equal(own.hidden);
+  }));
+
+  auto other = make();
+  other->load(state);
+  CHECK(all(*other, holds_own));
+  other->run([](Recurrent& own, Endpoint&) { own.hidden.zero_(); });
+  loop->load(state);  // the tensors of other are copies
+  CHECK(all(*loop, holds_own));
+  other->load(undefined);
+  CHECK(all(*other, [](Recurrent& own, int) { return !own.hidden.defined(); }));
+}
+
+TEST_CASE("a state of another number of replicas gives all of them rank 0's buffers and generators") {
+  struct Net {
+    torch::nn::BatchNorm1d norm{2};
+  };
+  Replicas<Net> two(on_cpus(2));
+  two.attach(&Net::norm);
+  two.run([](Net& own, Endpoint& endpoint) { own.norm->running_mean.fill_(endpoint.rank() + 1); });
+  torch::manual_seed(4);
+  const auto state = through_files(two.state());
+  const auto drawn = torch::rand({3});
+  Replicas<Net> three(on_cpus(3));
+  three.attach(&Net::norm);
+  torch::manual_seed(9);
+  three.load(state);
+  CHECK(torch::rand({3}).equal(drawn));
+  std::vector<double> means(3);
+  three.run([&](Net& own, Endpoint& endpoint) {
+    means[static_cast<size_t>(endpoint.rank())] = own.norm->running_mean.mean().item<double>();
+  });
+  CHECK(means == std::vector<double>{1, 1, 1});
+}
+
+TEST_CASE("ranks that differ in what they take refuse a state together") {
+  struct Own {
+    torch::nn::Sequential net = two_layers();
+    torch::Tensor hidden = torch::zeros({2});
+  };
+  const auto found = on_layout({1, 1}, [](const ReplicasOptions& options) {
+    Replicas<Own> loop(options);
+    loop.attach(&Own::net);
+    loop.keep("hidden", &Own::hidden);
+    const auto state = loop.state();
+    loop.run([](Own& own, Endpoint& endpoint) {
+      if (endpoint.rank() == 1) own.hidden = torch::zeros({5});
+    });
+    return refusal_of<WeightsError>([&] { loop.load(state); });
+  });
+  CHECK(found[0] == "rank 1 does not take the state: " + found[1]);
+  CHECK_THAT(found[1], ContainsSubstring("'hidden' is Float [2] in the state, here it is Float [5]"));
+}
+
+TEST_CASE("names that could not be told apart in a checkpoint are refused, others are not") {
+  struct Two {
+    torch::nn::Sequential kept = two_layers(), b = two_layers();
+    torch::optim::SGD sgd{kept->parameters(), .1}, other{b->parameters(), .1};
+    torch::Tensor weight = torch::zeros({1});
+  };
+  Replicas<Two> loop(on_cpus(1));
+  loop.attach("kept", &Two::kept);  // a checkpoint tells its buffers from kept tensors
+  CHECK_THAT(refusal_of([&] { loop.attach("kept.b", &Two::b); }), ContainsSubstring("'kept.b' after 'kept'"));
+  CHECK_THAT(refusal_of([&] { loop.attach(".b", &Two::b); }), ContainsSubstring("'.b'"));
+  loop.attach("keptb", &Two::b);
+  loop.keep("sgd.g", &Two::sgd);
+  CHECK_THAT(refusal_of([&] { loop.keep("sgd", &Two::other); }), ContainsSubstring("'sgd' after 'sgd.g'"));
+  loop.keep("sgd.d", &Two::other);
+  loop.keep("weight", &Two::weight);
+  loop.load(through_files(loop.state()));
+}
+
 TEST_CASE("an optimizer whose state is unknown, or with other parameters, is refused") {
   const auto lbfgs = maker<torch::optim::LBFGS>(torch::optim::LBFGSOptions(1));
-  CHECK_THAT(refusal_and_hint([&] { new_loop(on_cpus(1), lbfgs)->state(); }),
+  CHECK_THAT(refusal_and_hint([&] { new_loop(on_cpus(1), lbfgs); }),  // by keep()
              ContainsSubstring("cannot hold the state of this optimizer") && ContainsSubstring("AdamW"));
   const MakeOptimizer other = [](auto) {
     return std::make_unique<torch::optim::SGD>(std::vector{torch::ones({1}, torch::requires_grad())}, .1);

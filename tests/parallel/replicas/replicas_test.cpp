@@ -89,6 +89,72 @@ TEST_CASE("Replicas train as plain torch does on whole batches, on any layout an
   }
 }
 
+TEST_CASE("a replica without rows or a backward pass counts as zeros, whatever its gradients hold") {
+  for (const bool drops : {false, true}) {  // zero_grad() drops a gradient, or leaves the last step's
+    Replicas<Learner> replicas(on_cpus(2));
+    replicas.attach(&Learner::net);
+    std::vector<torch::Tensor> sums(2);
+    const auto sum = [&](Learner& own, const Tuple& shard, Step& step) {
+      const auto& [X, y] = shard;
+      if (drops || X.size(0) > 0) own.sgd.zero_grad();
+      if (X.size(0) > 0) (own.net->forward(X) - y).square().sum().backward();
+      step.wait();
+      sums[static_cast<size_t>(step.rank())] = own.net->parameters().front().grad().clone();
+    };
+    replicas.step(some_rows(4), sum);
+    replicas.step(some_rows(1, 9), sum);
+    Learner whole;
+    const auto [X, y] = some_rows(1, 9);
+    (whole.net->forward(X) - y).square().sum().backward();
+    for (const auto& found : sums) {
+      CHECK(max_difference(found, whole.net->parameters().front().grad()) < 1e-12);
+    }
+  }
+}
+
+TEST_CASE("a replica without rows adds a loss of its own, also one of micro-batches") {
+  for (const bool no_sync : {false, true}) {
+    Replicas<Learner> replicas(on_cpus(2));
+    replicas.attach(&Learner::net);
+    std::vector<torch::Tensor> sums(2);
+    replicas.step(int64_t{1}, [&](Learner& own, RowRange rows, Step& step) {
+      const auto backward = [&] { own.net->parameters().front().sum().backward(); };
+      own.sgd.zero_grad();
+      if (rows.rows > 0) {
+        for (const auto& param : own.net->parameters()) param.sum().backward();
+      } else if (no_sync) {
+        const auto paused = step.sync(own.net).no_sync();
+        backward();
+      } else {
+        backward();
+      }
+      step.wait(own.net);
+      sums[static_cast<size_t>(step.rank())] = own.net->parameters().front().grad().clone();
+    });
+    for (const auto& found : sums) CHECK(found.eq(2).all().item<bool>());
+  }
+}
+
+TEST_CASE("a step that forgets wait() is refused in every process, and so is an evaluation") {
+  for (const bool evaluates : {false, true}) {
+    const auto found = on_layout({1, 1}, [&](const ReplicasOptions& options) {
+      Replicas<Learner> replicas(options);
+      replicas.attach("net", &Learner::net);
+      const auto forget = [](Learner& own, RowRange, Step&) {
+        const torch::AutoGradMode with_graph(true);
+        own.net->forward(some_rows(2).first).sum().backward();
+      };
+      return refusal_of([&] {
+        evaluates ? static_cast<void>(replicas.evaluate(int64_t{2}, forget))
+                  : replicas.step(int64_t{2}, forget);
+      });
+    });
+    for (const auto& text : found) {
+      CHECK_THAT(text, ContainsSubstring("backward has reached net (torch::nn::SequentialImpl), but wait()"));
+    }
+  }
+}
+
 TEST_CASE("shares of a batch are those of the options") {
   auto options = on_cpus(2);
   options.split = {3, 1};
@@ -296,6 +362,13 @@ TEST_CASE("wrong calls of Replicas are refused, with what to do") {
        [&](Two& own, Step& step) {
          (loss_of(own.a) + loss_of(own.b)).backward();
          step.wait(own.a);
+       }},
+      {"backward has reached a (torch::nn::SequentialImpl), but wait() was not called",
+       [&](Two& own, Step&) { loss_of(own.a).backward(); }},
+      {"the endpoint was used between a backward pass of b (torch::nn::SequentialImpl) and wait()",
+       [&](Two& own, Step& step) {
+         loss_of(own.b).backward();
+         sum_over_replicas(1, step);
        }},
       {"wait() without a module, but 2 are attached", [](Two&, Step& step) { step.wait(); }},
       {"a module that is not attached",

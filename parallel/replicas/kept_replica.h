@@ -1,0 +1,46 @@
+// What a state has of one replica, and how the replica takes it back. Used in its thread.
+#pragma once
+
+#include <torch/types.h>
+
+#include <string>
+#include <vector>
+
+#include <lockstep/parallel/replicas/loop_parts.h>
+#include <lockstep/support/train_state.h>
+
+namespace lockstep {
+
+inline constexpr const char* kStateHint = "this is the state of other modules, optimizers or tensors";
+
+class KeptReplica {
+ public:
+  KeptReplica(const ReplicaLoop::Parts& parts, int local);
+
+  std::vector<NamedTensor> optimizers() const;
+
+  // Buffers, and tensors that the user keeps.
+  std::vector<NamedTensor> own() const;
+
+  // Throws WeightsError unless take() takes it, and UsageError as optimizers() does. Ranks may differ, since
+  // each has kept tensors of its own.
+  void require(const TrainState& state) const;
+
+  void take(const TrainState& state) const;
+
+ private:
+  template <class Action>
+  void for_each_optimizer(const Action& action) const;
+  void require_kept(const TrainState& state) const;
+  void require_kept(const ReplicaLoop::Parts::Kept& kept, const ReplicaState& own) const;
+  void take_kept(const ReplicaState& own) const;
+  bool of_this_world(const TrainState& state) const;
+  ReplicaState own_of(const TrainState& state) const;
+  bool leads_device() const;
+
+  const ReplicaLoop::Parts& parts_;
+  const int local_;
+  const torch::Device device_;
+};
+
+}  // namespace lockstep
