@@ -55,7 +55,8 @@ TrainState ReplicaLoop::state() {
   auto& parts = *parts_;
   parts.compare_batches();
   const bool leads = first_rank() == 0;
-  TrainState state{.steps = parts.steps, .lr = {}, .model = {}, .optimizer = {}, .replicas = {}, .split = {}};
+  TrainState state;
+  state.steps = parts.steps;
   std::vector<torch::Tensor> packed;
   run([&](int local, Endpoint& endpoint) {
     const torch::NoGradGuard no_grad;

@@ -20,13 +20,13 @@ using namespace lockstep::testing;
 
 namespace {
 
-constexpr int64_t kRowCount = 22, kBatch = 6, kSteps = 4;  // of an epoch; the last batch has 4 rows
+constexpr int64_t kRowCount = 22, kBatchRows = 6, kSteps = 4;  // of an epoch; the last batch has 4 rows
 
 const std::vector<Layout> kEpochWorlds = {{1}, {2}, {3}, {8}, {1, 1}, {1, 2}, {1, 1, 1}};
 
 std::vector<int64_t> order_of(int64_t epoch) { return batch_order(/*seed=*/5, epoch, kRowCount); }
 
-EpochOptions epochs(int64_t count) { return {.epochs = count, .batch_size = kBatch, .order = order_of}; }
+EpochOptions epochs(int64_t count) { return {.epochs = count, .batch_size = kBatchRows, .order = order_of}; }
 
 TrainerOptions with_momentum() {
   TrainerOptions options;
@@ -76,8 +76,8 @@ std::vector<NamedTensor> by_hand(const Layout& layout, int64_t steps) {
     auto trainer = trainer_of(own);
     for (int64_t step = 0; step < steps; ++step) {
       const auto order = order_of(step / kSteps);
-      const auto first = static_cast<size_t>(step % kSteps * kBatch);
-      const auto size = step % kSteps == kSteps - 1 ? size_t{4} : size_t{kBatch};
+      const auto first = static_cast<size_t>(step % kSteps * kBatchRows);
+      const auto size = step % kSteps == kSteps - 1 ? size_t{4} : size_t{kBatchRows};
       trainer.step(std::span(order).subspan(first, size), step / kSteps);
     }
     return trainer.weights();
@@ -181,7 +181,7 @@ TEST_CASE("sources are told the next batch of the epoch before each step") {
     const auto epoch = static_cast<int64_t>(i) / (kSteps - 1),
                step = static_cast<int64_t>(i) % (kSteps - 1) + 1;
     const auto order = order_of(epoch);
-    const auto batch = batch_of(order, step, kBatch);
+    const auto batch = batch_of(order, step, kBatchRows);
     CHECK((rows->told[i] == std::pair(epoch, Rows(batch.begin(), batch.end()))));
   }
 }
