@@ -161,7 +161,7 @@ ShardOutcome SplitCheck::outcome_of(const Batch& rows, const std::string& place)
     const auto& [sum, weight] = outcome.metrics[i];
     const auto name = "metric " + model_.metrics[i].name;
     result.add(Kind::kMetric, "the " + name, sum);
-    if (weight.defined()) result.add(Kind::kMetric, "the weight of " + name, weight);
+    if (weight.defined()) result.add(Kind::kMetric, "the weight of the " + name, weight);
   }
   if (model_.weight && rows.rows() > 0) {
     const auto weight = model_.weight(rows);

@@ -1,4 +1,4 @@
-// What a state has of one replica, and how the replica takes it back. Used in its thread.
+// The part of a state that one replica has, and how the replica takes it back. Used in its thread.
 #pragma once
 
 #include <torch/types.h>

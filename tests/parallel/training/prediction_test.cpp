@@ -272,8 +272,11 @@ TEST_CASE("outputs that are not one per row, or not of one shape, end the call w
       }
       return all;
     };
-    CHECK_THAT(error_of(sum), ContainsSubstring("in the prediction of rows 0 to 255: the outputs of 256 rows "
-                                                "are [10] on cpu"));
+    CHECK_THAT(
+        error_of(sum),  // the error of the replica that is first
+        ContainsSubstring("in the prediction of rows 0 to 255: the outputs of 256 rows are [10] on cpu") ||
+            ContainsSubstring(
+                "in the prediction of rows 256 to 299: the outputs of 44 rows are [10] on cpu"));
     CHECK_THAT(error_of(growing),
                ContainsSubstring("rank 1 (cpu): in the prediction of rows 256 to 299: the outputs are Float "
                                  "[n, 4], those of the first block Float [n, 10]"));
