@@ -82,7 +82,7 @@ int main(int argc, char** argv) try {
   for (int i = 0; i < kSteps; ++i) trainer.step(std::span(order).subspan(i * kBatch, kBatch));
   const double after = trainer.evaluate()["perplexity"];
   if (trainer.first_rank() == 0) std::printf("perplexity %.6f, then %.6f\n", before, after);
-  return after < before / 12 ? 0 : 1;
+  return after < before / 16 ? 0 : 1;
 } catch (const std::exception& error) {  // a lockstep::Error also has an exit code: see own_loop.cpp
   std::fprintf(stderr, "%s\n", error.what());
   return 1;

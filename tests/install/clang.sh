@@ -38,7 +38,7 @@ done
 printf '#include <lockstep/%s>\n' "${headers[@]}" | cat - "$root/examples/own_model.cpp" >"$work/all.cpp"
 compile -fpch-instantiate-templates -include-pch "$work/types.pch" -o "$work/torch.pch" \
   -x c++-header "$TORCH/include/torch/csrc/api/include/torch/torch.h"
-for source in "$work/all.cpp" "$root/examples/own_loop.cpp"; do
+for source in "$work/all.cpp" "$root"/examples/{own_loop,character_gpt}.cpp; do
   compile -fsyntax-only -include-pch "$work/torch.pch" "$source"
 done
-echo "$clang compiles ${#headers[@]} headers, each alone and all together, and both examples"
+echo "$clang compiles ${#headers[@]} headers, each alone and all together, and three examples"

@@ -67,14 +67,36 @@ class PlainTraining {
 
   void step(const Batch& rows) {
     optimizer_->zero_grad();
-    (model_.loss_sum(in_precision(rows, Precision::kFp64)).loss / rows.rows()).backward();
-    if (clip_norm_ > 0) torch::nn::utils::clip_grad_norm_(model_.module->parameters(), clip_norm_);
+    mean_loss(rows).backward();
+    if (clip_norm_ > 0) torch::nn::utils::clip_grad_norm_(parameters(), clip_norm_);
     optimizer_->step();
+  }
+
+  // The mean over all rows, with the modules in evaluation mode.
+  double evaluate(const Batch& rows) {
+    const torch::NoGradGuard no_grad;
+    model_.module->eval();
+    const double loss = mean_loss(rows).item<double>();
+    model_.module->train();
+    return loss;
   }
 
   torch::nn::Module& module() { return *model_.module; }
 
  private:
+  torch::Tensor mean_loss(const Batch& given) {
+    const auto rows = in_precision(given, Precision::kFp64);
+    const auto sum = model_.loss_sum(rows).loss;
+    return model_.weight ? sum / model_.weight(rows) : sum / rows.rows();
+  }
+
+  // Tied ones once. LibTorch's parameters() has them twice.
+  std::vector<torch::Tensor> parameters() {
+    std::vector<torch::Tensor> once;
+    for (const auto& item : distinct_parameters(*model_.module)) once.push_back(item.tensor);
+    return once;
+  }
+
   // Each parameter is a group of torch's.
   template <class TorchOptimizer, class TorchOptions>
   void make(const TrainingCase& wanted, const TorchOptions& options) {
