@@ -25,12 +25,12 @@ struct Images {
   torch::Tensor X, y;
 };
 
-// Images, each shifted at random, and classes.
+// Images, each shifted at random, and classes. (Replicas draws its steps' numbers with seed 0.)
 auto load(const Images& data, std::span<const int64_t> rows, int64_t epoch) {
   const auto index = torch::tensor(at::IntArrayRef(rows.data(), rows.size()), torch::kInt64);
   const auto X = data.X.index_select(0, index);
   for (int64_t i = 0; i < X.size(0); ++i) {
-    const auto generator = lockstep::replica_generator(/*seed=*/0, epoch, index[i].item<int>());
+    const auto generator = lockstep::replica_generator(/*seed=*/1, epoch, index[i].item<int>());
     const auto by = torch::randint(0, kSide, {2}, generator, torch::kInt64);
     X[i].copy_(X[i].roll({by[0].item<int64_t>(), by[1].item<int64_t>()}, {1, 2}));
   }
@@ -55,15 +55,16 @@ int main(int argc, char** argv) try {
   replicas.attach(&Learner::net);
   replicas.keep(&Learner::adam);
   const std::filesystem::path folder = argc > 3 ? argv[3] : "";
-  if (exists(folder)) replicas.load(lockstep::read_train_state(lockstep::read_checkpoint(folder)));
-  const int64_t epochs = argc > 2 ? std::atoi(argv[2]) : 12;
-  for (int64_t epoch = replicas.steps_taken() / kSteps; epoch < epochs; ++epoch) {
+  const bool first = replicas.is_first();  // one process prints, saves, and looks for a checkpoint
+  auto state = replicas.state();           // complete in that process, whose state load() gives to all
+  if (first && exists(folder)) state = lockstep::read_train_state(lockstep::read_checkpoint(folder));
+  replicas.load(state);
+  for (auto epoch = replicas.steps_taken() / kSteps; epoch < (argc > 2 ? std::atoi(argv[2]) : 12); ++epoch) {
     const auto order = lockstep::batch_order(/*seed=*/0, epoch, kRows);
     for (size_t begin = 0; begin < order.size(); begin += kBatch) {  // a replica loads its own rows alone
-      const auto rows = std::span(order).subspan(begin, kBatch);
-      replicas.step(rows, [&](Learner& own, std::span<const int64_t> own_rows, lockstep::Step& step) {
+      replicas.step(std::span(order).subspan(begin, kBatch), [&](Learner& own, auto rows, auto& step) {
         own.adam.zero_grad();
-        const auto [X, y] = load(data, own_rows, epoch);
+        const auto [X, y] = load(data, rows, epoch);
         const auto logits = own.net->forward(X.to(step.device()));
         const auto losses = torch::cross_entropy_loss(logits, y.to(logits.device()), {}, at::Reduction::Sum);
         (losses / step.rows()).backward();
@@ -73,16 +74,15 @@ int main(int argc, char** argv) try {
       });
     }
     const double loss = replicas.take_sums().mean("loss");
-    const auto state = replicas.state();  // complete in the process of rank 0
-    if (!replicas.is_first()) continue;
-    std::printf("epoch %d: loss %.6f\n", static_cast<int>(epoch + 1), loss);
-    if (!folder.empty()) lockstep::write_checkpoint(folder, lockstep::to_checkpoint(state));
+    state = replicas.state();
+    if (first) std::printf("epoch %d: loss %.6f\n", static_cast<int>(epoch + 1), loss);
+    if (first && !folder.empty()) lockstep::write_checkpoint(folder, lockstep::to_checkpoint(state));
   }
   const auto sums =
       replicas.evaluate(std::pair(test.X, test.y), [](Learner& own, const auto& shard, auto& step) {
         step.add("right", own.net->forward(std::get<0>(shard)).argmax(1) == std::get<1>(shard));
       });
-  if (replicas.is_first()) std::printf("accuracy %.3f\n", sums.mean("right"));
+  if (first) std::printf("accuracy %.3f\n", sums.mean("right"));
   return sums.mean("right") > .9 ? 0 : 1;
 } catch (const std::exception& error) {  // a lockstep::Error also has an exit code: see own_loop.cpp
   std::fprintf(stderr, "%s\n", error.what());

@@ -32,14 +32,16 @@ int main(int argc, char** argv) try {
   options.replica.optimizer.momentum = .9;
   lockstep::Trainer trainer(lockstep::model_factory<Net>(), data, data, options);
   const std::filesystem::path folder = argc > 3 ? argv[3] : "";
-  if (exists(folder)) trainer.load(lockstep::read_train_state(lockstep::read_checkpoint(folder)));
-  const bool first = trainer.first_rank() == 0;  // one process prints and saves
+  const bool first = trainer.first_rank() == 0;  // one process prints, saves, and looks for a checkpoint
+  auto state = trainer.state();                  // complete in that process, whose state load() gives to all
+  if (first && exists(folder)) state = lockstep::read_train_state(lockstep::read_checkpoint(folder));
+  trainer.load(state);
   for (int64_t epoch = trainer.steps_taken() / 16; epoch < (argc > 2 ? std::atoi(argv[2]) : 10); ++epoch) {
     const auto order = lockstep::batch_order(/*seed=*/0, epoch, 4096);
     for (size_t step = 0; step < 16; ++step) trainer.step(std::span(order).subspan(step * 256, 256));
     const auto sums = trainer.take_sums();
     if (first) std::printf("epoch %d: loss %.9f\n", int(epoch + 1), sums.loss / double(sums.rows));
-    const auto state = trainer.state();
+    state = trainer.state();
     if (first && !folder.empty()) lockstep::write_checkpoint(folder, lockstep::to_checkpoint(state));
   }
   const auto test = trainer.evaluate();

@@ -39,6 +39,12 @@
 
 namespace lockstep {
 
+// What attach() and keep() take: a member of T, or a function of T&, that gives a reference to a Thing, its
+// holder, or a pointer to it.
+template <class Member, class T, class Thing>
+concept PartOf = std::is_lvalue_reference_v<std::invoke_result_t<const Member&, T&>> &&
+    HolderOf<std::remove_reference_t<std::invoke_result_t<const Member&, T&>>, Thing>;
+
 // Holds one T per replica of this process. It is built, used and destroyed in that replica's thread, on its
 // device and stream. Not thread-safe: one thread drives it, which calls leave_cores_to_replicas()
 // (main_thread.h) first. With options.process_group the replicas of all processes train together, and every
@@ -79,8 +85,14 @@ class Replicas {
   // does, and UsageError for a name that is taken: "a" and "a.b" may be the same, too.
   template <class Member>
   void attach(const std::string& name, Member member, const GradientSyncOptions& options = {}) {
-    loop_.attach(
-        name, [&](int local) -> torch::nn::Module& { return module_of(part(member, local)); }, options);
+    constexpr bool kFits = PartOf<Member, T, torch::nn::Module>;
+    static_assert(kFits,
+                  "attach() takes &T::member, or a function of T& that returns a reference (-> auto&) to a "
+                  "module, to its holder or to a pointer to it: what it returns by value would not live on");
+    if constexpr (kFits) {
+      loop_.attach(
+          name, [&](int local) -> torch::nn::Module& { return module_of(part(member, local)); }, options);
+    }
   }
   template <class Member>
   requires std::invocable<Member&, T&>
@@ -93,17 +105,18 @@ class Replicas {
   // (torch::optim's SGD, Adam, AdamW, RMSprop and Adagrad are known).
   template <class Member>
   void keep(const std::string& name, Member member) {
-    if constexpr (std::is_same_v<Part<Member>, torch::Tensor>) {
+    constexpr bool kTensor = std::is_same_v<std::invoke_result_t<const Member&, T&>, torch::Tensor&>;
+    constexpr bool kFits = kTensor || PartOf<Member, T, torch::optim::Optimizer>;
+    static_assert(kFits,
+                  "keep() takes &T::member, or a function of T& that returns a reference (-> auto&) to an "
+                  "optimizer of torch::optim, to a pointer to it, or to a torch::Tensor");
+    if constexpr (kTensor) {
       loop_.keep(name, ReplicaLoop::OfReplica<torch::Tensor&>(
                            [=, this](int local) -> torch::Tensor& { return part(member, local); }));
-    } else {
+    } else if constexpr (kFits) {
       loop_.keep(name, ReplicaLoop::OfReplica<torch::optim::Optimizer&>(
                            [=, this](int local) -> torch::optim::Optimizer& {
-                             if constexpr (std::is_convertible_v<Part<Member>&, torch::optim::Optimizer&>) {
-                               return part(member, local);
-                             } else {
-                               return *part(member, local);
-                             }
+                             return held<torch::optim::Optimizer>(part(member, local));
                            }));
     }
   }
@@ -115,18 +128,19 @@ class Replicas {
   // has rows (batch_rows.h); shard_sizes() says how many, and it may be none. Torch's operations on CPU
   // tensors draw from numbers of (seed, step, rank) meanwhile. Every process gives the whole batch; what it
   // does not need for its own replicas need not be loaded if the batch is numbers of rows. Throws UsageError
-  // for no rows, and in every process when these have different steps, rows, row numbers or integer labels.
-  // (On GPUs with several processes the next call throws that.)
+  // for no rows, and in every process when these have different steps, rows, row numbers or int64 tensors on
+  // the host, such as labels and token ids. (On GPUs the next take_sums(), evaluate(), state() or load()
+  // throws that, or one of the next 256 steps: a step does not wait for the one before it.)
   template <class Batch, class Function>
   void step(const Batch& batch, Function&& function) {
-    loop_.step(batch_rows(batch), batch_digest(batch), task(batch, function));
+    loop_.step(deal(batch, function));
   }
 
   // The same without gradients, and with the attached modules in evaluation mode; counts as no step. Returns
   // what Step::add() has added: each row counts once, for any number of replicas. The same in every process.
   template <class Batch, class Function>
   NamedSums evaluate(const Batch& batch, Function&& function) {
-    return loop_.evaluate(batch_rows(batch), batch_digest(batch), task(batch, function));
+    return loop_.evaluate(deal(batch, function));
   }
 
   // Returns what Step::add() has added in the steps since the last call, over the whole world, in the order
@@ -161,9 +175,6 @@ class Replicas {
   int64_t steps_taken() const { return loop_.steps_taken(); }
 
  private:
-  template <class Member>
-  using Part = std::remove_cvref_t<std::invoke_result_t<Member&, T&>>;
-
   static size_t at(int local) { return static_cast<size_t>(local); }
   static size_t count(const ReplicaLoop& loop) { return at(loop.local_size()); }
 
@@ -174,11 +185,22 @@ class Replicas {
 
   // Refers to both: they outlive the call that it is for.
   template <class Batch, class Function>
-  ReplicaLoop::Task task(const Batch& batch, Function& function) {
-    return [&batch, &function, this](int local, Step& step) {
-      const auto own = step.own();
-      function(*own_[at(local)], batch_shard(batch, own.begin, own.rows, step.device()), step);
-    };
+  ReplicaLoop::Dealt deal(const Batch& batch, Function& function) {
+    static_assert(
+        BatchWithRows<Batch>,
+        "a batch is a number of rows, int64_t numbers of rows, tensors (also in a pair, tuple, vector, "
+        "lockstep::Batch or torch::data::Example), or a type with rows() and shard(): batch_rows.h");
+    if constexpr (BatchWithRows<Batch>) {
+      const bool alone = world_size() == local_size();
+      return {.rows = batch_rows(batch),
+              .digest = alone ? 0 : batch_digest(batch),
+              .task = [&batch, &function, this](int local, Step& step) {
+                const auto own = step.own();
+                function(*own_[at(local)], batch_shard(batch, own.begin, own.rows, step.device()), step);
+              }};
+    } else {
+      return {};
+    }
   }
 
   void end() noexcept {

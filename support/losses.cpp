@@ -6,6 +6,7 @@
 #include <torch/types.h>
 
 #include <cmath>
+#include <limits>
 
 #include <lockstep/support/error.h>
 
@@ -45,6 +46,9 @@ void require_fitting(const torch::Tensor& logits, const torch::Tensor& y) {
                       : "labels count from 0, and the last layer has one output per class");
 }
 
+// No row is left out: torch refuses each label that is no class.
+constexpr auto kNoLabel = std::numeric_limits<int64_t>::min();
+
 // In float32 or float64.
 torch::Tensor wide(const torch::Tensor& output) {
   return output.scalar_type() == torch::kFloat64 ? output : output.to(torch::kFloat32);
@@ -55,7 +59,7 @@ Outcome class_outcome(const torch::Tensor& output, const torch::Tensor& y, bool 
   const auto logits = wide(output);
   Outcome outcome;
   try {
-    outcome.loss = torch::cross_entropy_loss(logits, classes, /*weight=*/{}, at::Reduction::Sum);
+    outcome.loss = torch::cross_entropy_loss(logits, classes, /*weight=*/{}, at::Reduction::Sum, kNoLabel);
     const torch::NoGradGuard no_grad;
     if (!with_top5) {
       outcome.metrics = {(logits.argmax(1) == classes).sum()};

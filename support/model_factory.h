@@ -47,20 +47,20 @@ class NetFactory {
   NetFactory& loss(OutputLoss own) {
     loss_ = {};
     output_loss_ = std::move(own.loss_sum);
-    metrics_ = std::move(own.metrics);
-    weight_ = {};
-    if (own.weight) weight_ = [of = std::move(own.weight)](const Batch& in) { return of(in.target()); };
+    loss_metrics_ = std::move(own.metrics);
+    loss_weight_ = {};
+    if (own.weight) loss_weight_ = [of = std::move(own.weight)](const Batch& in) { return of(in.target()); };
     return *this;
   }
 
-  // A function of (Net&, const Batch&) that returns an Outcome, or the loss alone. Metrics follow by
-  // metric().
+  // A function of (Net&, const Batch&) that returns an Outcome, or the loss alone. metric() declares the
+  // metrics.
   template <class Sum>
   requires std::invocable<const Sum&, Net&, const Batch&> NetFactory& loss(Sum sum) {
     loss_ = [of = std::move(sum)](Net& net, const Batch& in) -> Outcome { return {of(net, in)}; };
     output_loss_ = {};
-    metrics_.clear();
-    weight_ = {};
+    loss_metrics_.clear();
+    loss_weight_ = {};
     return *this;
   }
 
@@ -80,7 +80,9 @@ class NetFactory {
 
   Model operator()() const {
     const auto net = build_();
-    Model model{.module = net, .loss_sum = {}, .metrics = metrics_, .weight = weight_};
+    Model model{
+        .module = net, .loss_sum = {}, .metrics = loss_metrics_, .weight = weight_ ? weight_ : loss_weight_};
+    model.metrics.insert(model.metrics.end(), metrics_.begin(), metrics_.end());
     if (output_) model.output = [net, of = output_](const Batch& in) { return of(*net, in); };
     if (loss_) {
       model.loss_sum = [net, of = loss_](const Batch& in) { return of(*net, in); };
@@ -100,7 +102,9 @@ class NetFactory {
   std::function<torch::Tensor(Net&, const Batch&)> output_;
   std::function<Outcome(Net&, const Batch&)> loss_;  // these two: one at most is there
   std::function<Outcome(const torch::Tensor& output, const torch::Tensor& target)> output_loss_;
-  std::vector<MetricKind> metrics_;
+  std::vector<MetricKind> loss_metrics_;  // those of output_loss_
+  std::function<torch::Tensor(const Batch&)> loss_weight_;
+  std::vector<MetricKind> metrics_;  // declared by metric()
   std::function<torch::Tensor(const Batch&)> weight_;
 };
 

@@ -12,8 +12,11 @@ class SplitMix64 {
   // Each (seed, keys) has its own stream: state = mix(seed + gamma), then state = mix(state + key) for each
   // key.
   SplitMix64(uint64_t seed, std::initializer_list<uint64_t> keys) : state_(mix(seed + kGamma)) {
-    for (uint64_t key : keys) state_ = mix(state_ + key);
+    for (uint64_t key : keys) add_key(key);
   }
+
+  // Goes on with the stream that has one more key, if nothing was drawn yet.
+  void add_key(uint64_t key) { state_ = mix(state_ + key); }
 
   uint64_t next() {
     state_ += kGamma;

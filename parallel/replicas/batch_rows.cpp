@@ -26,16 +26,17 @@ int64_t rows_of_tensor(const torch::Tensor& batch) {
                    "the first dimension of a batch counts its rows");
 }
 
-uint64_t digest_of_rows(std::span<const int64_t> rows) {
-  uint64_t digest = rows.size();
-  for (const auto row : rows) digest = SplitMix64(digest, {static_cast<uint64_t>(row)}).next();
-  return digest;
+void add_rows(std::span<const int64_t> rows, uint64_t& digest) {
+  SplitMix64 all(digest, {rows.size()});
+  for (const auto row : rows) all.add_key(static_cast<uint64_t>(row));
+  digest = all.next();
 }
 
-uint64_t digest_of_tensor(const torch::Tensor& batch) {
-  if (batch.scalar_type() != torch::kInt64 || !batch.is_cpu() || batch.dim() != 1) return 0;
-  const auto rows = batch.contiguous();
-  return digest_of_rows({rows.const_data_ptr<int64_t>(), static_cast<size_t>(rows.numel())});
+void add_tensor(const torch::Tensor& batch, uint64_t& digest) {
+  if (batch.scalar_type() != torch::kInt64 || !batch.is_cpu()) return add_rows({}, digest);  // its place
+  const auto elements = batch.contiguous();
+  add_rows(batch.sizes(), digest);
+  add_rows({elements.const_data_ptr<int64_t>(), static_cast<size_t>(elements.numel())}, digest);
 }
 
 }  // namespace lockstep

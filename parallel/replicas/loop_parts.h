@@ -9,6 +9,7 @@
 
 #include <lockstep/parallel/replica_workers.h>
 #include <lockstep/parallel/replicas/replica_loop.h>
+#include <lockstep/parallel/replicas/told_batches.h>
 
 namespace lockstep {
 
@@ -24,20 +25,12 @@ struct ReplicaLoop::Parts {
     OfReplica<torch::Tensor&> tensor;
   };
 
-  // A batch as the processes compare it. Each process must have the same.
-  struct Batch {
-    int64_t kind = 0;  // of a step or of an evaluation
-    int64_t number = 0;
-    int64_t rows = 0;
-    uint64_t digest = 0;
-  };
-
   // The parameters and buffers, or the buffers, of a replica's attached modules under their names in
   // checkpoints.
   std::vector<NamedTensor> tensors(int local, bool buffers_only) const;
   std::string name_of(int local, const torch::Tensor& param, const std::string& optimizer) const;
 
-  void run_batch(const Batch& batch, int64_t step, std::vector<Sums>& sums, const Task& task);
+  void run_batch(const ToldBatch& batch, int64_t step, std::vector<Sums>& sums, const Task& task);
   void run_replica(int local, Endpoint& endpoint, const Step::Numbers& numbers, int64_t kind, Sums& sums,
                    const Task& task);
   void compare_batches();
@@ -53,7 +46,7 @@ struct ReplicaLoop::Parts {
   int64_t rows = 0;  // since the last take_sums()
   int64_t steps = 0;
   int64_t evaluations = 0;
-  torch::Tensor told;  // (world, 4) int64: the batches of all ranks that are still to be compared
+  ToldBatches told;
 };
 
 }  // namespace lockstep

@@ -26,8 +26,6 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kTraining = 0, kEvaluation = 1;
-
 ReplicasOptions agreed(ReplicasOptions options) {
   agree(options.process_group.get(), "options of Replicas",
         {fmt::format("seed {}", options.seed), fmt::format("split {}", fmt::join(options.split, ":"))},
@@ -167,23 +165,27 @@ void ReplicaLoop::keep(const std::string& name, OfReplica<torch::Tensor&> tensor
   parts_->kept.push_back({.name = name, .optimizer = {}, .tensor = std::move(tensor)});
 }
 
-void ReplicaLoop::step(int64_t rows, uint64_t digest, const Task& task) {
+void ReplicaLoop::step(const Dealt& batch) {
   auto& parts = *parts_;
-  parts.run_batch({.kind = kTraining, .number = parts.steps, .rows = rows, .digest = digest}, parts.steps,
-                  parts.sums, task);
-  parts.rows += rows;
+  parts.run_batch(
+      {.kind = ToldBatch::kTraining, .number = parts.steps, .rows = batch.rows, .digest = batch.digest},
+      parts.steps, parts.sums, batch.task);
+  parts.rows += batch.rows;
   ++parts.steps;
 }
 
-NamedSums ReplicaLoop::evaluate(int64_t rows, uint64_t digest, const Task& task) {
+NamedSums ReplicaLoop::evaluate(const Dealt& batch) {
   auto& parts = *parts_;
   std::vector<Sums> sums(parts.sums.size());
-  parts.run_batch({.kind = kEvaluation, .number = parts.evaluations++, .rows = rows, .digest = digest},
+  parts.run_batch({.kind = ToldBatch::kEvaluation,
+                   .number = parts.evaluations++,
+                   .rows = batch.rows,
+                   .digest = batch.digest},
                   parts.steps, sums, [&](int local, Step& step) {
                     const Evaluating evaluating(parts.modules[static_cast<size_t>(local)]);
-                    task(local, step);
+                    batch.task(local, step);
                   });
-  return parts.gather(sums, rows);
+  return parts.gather(sums, batch.rows);
 }
 
 NamedSums ReplicaLoop::take_sums() {
@@ -195,17 +197,15 @@ void ReplicaLoop::barrier() {
   run([](int, Endpoint& endpoint) { lockstep::barrier(endpoint); });
 }
 
-void ReplicaLoop::Parts::run_batch(const Batch& batch, int64_t step, std::vector<Sums>& into,
+void ReplicaLoop::Parts::run_batch(const ToldBatch& batch, int64_t step, std::vector<Sums>& into,
                                    const Task& task) {
   if (batch.rows <= 0) {
     throw UsageError(fmt::format("a batch of {} rows cannot be dealt to replicas", batch.rows),
                      "leave the step out in all processes");
   }
-  compare_batches();
   const int world = communicator->world_size();
   const auto sizes = shard_sizes(batch.rows, world, options.split);
-  const auto tell =
-      torch::tensor({batch.kind, batch.number, batch.rows, std::bit_cast<int64_t>(batch.digest)});
+  const auto tell = batch.to_tensor();
   torch::Tensor told_by_all;
   workers.run(*communicator, [&](int local, Endpoint& endpoint) {
     Work comparing;
@@ -221,13 +221,13 @@ void ReplicaLoop::Parts::run_batch(const Batch& batch, int64_t step, std::vector
                 into[static_cast<size_t>(local)], task);
     comparing.wait();
   });
-  told = told_by_all;
-  if (told.defined() && told.is_cpu()) compare_batches();  // a GPU is not waited for before the next step
+  if (told_by_all.defined()) told.add(told_by_all);
+  if (told.due()) compare_batches();
 }
 
 void ReplicaLoop::Parts::run_replica(int local, Endpoint& endpoint, const Step::Numbers& numbers,
                                      int64_t kind, Sums& into, const Task& task) {
-  const int64_t draws = kind == kTraining ? numbers.step : -1 - numbers.step;
+  const int64_t draws = kind == ToldBatch::kTraining ? numbers.step : -1 - numbers.step;
   const ReplicaRandom random(options.seed, draws, endpoint.rank());
   Step step(numbers, endpoint, modules[static_cast<size_t>(local)], into);
   try {
@@ -240,20 +240,10 @@ void ReplicaLoop::Parts::run_replica(int local, Endpoint& endpoint, const Step::
 
 // Throws in every process if one has had another batch: the shards were not those of one batch.
 void ReplicaLoop::Parts::compare_batches() {
-  if (!told.defined()) return;
-  const auto all = std::exchange(told, {}).cpu();
+  const auto all = told.take();
+  if (!all.defined()) return;
   throw_if_aborted();
-  std::vector<Lines> lines;
-  for (int64_t rank = 0; rank < all.size(0); ++rank) {
-    const auto* numbers = all[rank].const_data_ptr<int64_t>();
-    lines.push_back(
-        {fmt::format("{} {}", numbers[0] == kTraining ? "step" : "evaluation", numbers[1]),
-         fmt::format("{} rows", numbers[2]),
-         fmt::format("rows or labels with the digest {:016x}", std::bit_cast<uint64_t>(numbers[3]))});
-  }
-  require_same(lines, "rank", "batches of the processes",
-               "give step() the whole batch in every process: it deals the rows. Draw their order as "
-               "batch_order() does, from the same seed everywhere");
+  require_same_batches(all);
 }
 
 void ReplicaLoop::Parts::throw_if_aborted() {

@@ -39,6 +39,13 @@ class ReplicaLoop {
   using OfReplica = std::function<Thing(int local)>;
   using Task = std::function<void(int local, Step& step)>;
 
+  // A batch, and what each replica does with its rows.
+  struct Dealt {
+    int64_t rows = 0;
+    uint64_t digest = 0;  // batch_digest(); 0 where this process is alone
+    Task task = {};
+  };
+
   explicit ReplicaLoop(ReplicasOptions options);
   ~ReplicaLoop();
   ReplicaLoop(const ReplicaLoop&) = delete;
@@ -55,8 +62,8 @@ class ReplicaLoop {
   void keep(const std::string& name, OfReplica<torch::optim::Optimizer&> optimizer);
   void keep(const std::string& name, OfReplica<torch::Tensor&> tensor);
 
-  void step(int64_t rows, uint64_t digest, const Task& task);
-  NamedSums evaluate(int64_t rows, uint64_t digest, const Task& task);
+  void step(const Dealt& batch);
+  NamedSums evaluate(const Dealt& batch);
   NamedSums take_sums();
   void run(const std::function<void(int local, Endpoint& endpoint)>& task);
   TrainState state();

@@ -3,6 +3,7 @@
 
 #include <torch/types.h>
 
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -40,14 +41,24 @@ class NamedSums {
   std::vector<std::pair<std::string, double>> sums_;
 };
 
-// Returns the module of a module, of its holder (torch::nn::Linear), or of a pointer to it.
-template <class M>
-torch::nn::Module& module_of(M& module) {
-  if constexpr (std::is_convertible_v<M&, torch::nn::Module&>) {
-    return module;
+// An object of type Thing, its holder (torch::nn::Linear), or a pointer to it.
+template <class M, class Thing>
+concept HolderOf = std::is_convertible_v<M&, Thing&> || requires(M& holder) {
+  { *holder } -> std::convertible_to<Thing&>;
+};
+
+template <class Thing, HolderOf<Thing> M>
+Thing& held(M& holder) {
+  if constexpr (std::is_convertible_v<M&, Thing&>) {
+    return holder;
   } else {
-    return *module;
+    return *holder;
   }
+}
+
+template <HolderOf<torch::nn::Module> M>
+torch::nn::Module& module_of(M& module) {
+  return held<torch::nn::Module>(module);
 }
 
 // A module that Replicas::attach() was given, of one replica.

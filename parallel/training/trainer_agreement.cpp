@@ -35,15 +35,16 @@ void Trainer::agree_on_metrics() const {
 void Trainer::agree_on_batches() const {
   const auto training = train_sources_.front()->spec();
   Lines lines;
-  const auto add = [&](const BatchSpec& spec) {
+  const auto add = [&](const BatchSpec& spec, int64_t rows) {
     for (const auto& tensor : spec) lines.push_back(to_string(tensor));
+    lines.push_back(fmt::format("{} rows", rows));
   };
-  add(training);
+  add(training, train_sources_.front()->size());
   for (const auto& [name, sources] : test_sources_) {
     const auto test = sources.front()->spec();
     require_alike(training, test, fmt::format("the {} set", name));
     lines.push_back(fmt::format("a {} set", name));
-    add(test);
+    add(test, sources.front()->size());
   }
   agree(options_.process_group.get(), "batches", lines, "give all processes the same data sets");
 }

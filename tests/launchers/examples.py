@@ -1,10 +1,11 @@
 """examples.py LAUNCHER PROGRAM OWN_LOOP OWN_MODEL REGRESSION OTHER...: the examples, as they are, alone and in two
 processes that lockstep launch or torchrun (with a Python that has torch) starts. Process 0 alone prints. own_model and
 regression print what they print alone: the means and counts of all rows. So do the others, which also print the same
-on one replica."""
+on one replica. Those with checkpoints go on from that of process 0."""
 
 import os
 import sys
+import tempfile
 
 from processes import Running, fail, run_test
 from training import once, page_launcher
@@ -37,6 +38,20 @@ def check_same(launcher, program, example):
             fail(f"{os.path.basename(example)} prints {how}\n{out}but on one replica\n{alone}")
 
 
+def check_resume(program, example, epochs):
+    """A run that ends and goes on, in two processes with a disk each: process 0 alone finds a checkpoint on its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        def until(epochs):
+            words = f'exec "$0" cpu {epochs} "{folder}/disk$RANK"'
+            return Running([program, "launch", "-n", 2, "--", "sh", "-c", words, example]).end().splitlines()
+        out = until(epochs)[:-1] + until(epochs + 2)
+        if (found := os.listdir(folder)) != ["disk0"]:
+            fail(f"{example} has written {found}, not process 0 alone")
+    whole = Running([example, "cpux2", epochs + 2]).end().splitlines()
+    if out != whole:
+        fail(f"{os.path.basename(example)} prints, when it goes on,\n{out}\nbut in one run\n{whole}")
+
+
 def examples(_, launcher, program, *paths):
     own_loop, own_model, regression, *others = (os.path.abspath(path) for path in paths)
     for example in others:
@@ -53,6 +68,9 @@ def examples(_, launcher, program, *paths):
         once(alone, rf"^{result} .* on 2 replicas$")
         if out != alone:
             fail(f"{example} prints in two processes\n{out}but alone\n{alone}")
+    if launcher == "launch":
+        check_resume(program, own_model, 10)
+        check_resume(program, next(path for path in others if path.endswith("augmentation")), 12)
 
 
 if __name__ == "__main__":

@@ -42,9 +42,9 @@ TEST_CASE("labels that are not classes of the logits are refused, with both valu
   struct Refused {
     std::string what, hint;
   };
-  const auto refusal = [](const torch::Tensor& given, const torch::Tensor& y) {
+  const auto refusal = [](const torch::Tensor& given, const torch::Tensor& y, bool few = false) {
     try {
-      classification_outcome(given, y);
+      few ? classification(2).loss_sum(given, y) : classification_outcome(given, y);
     } catch (const DataError& error) {
       return Refused{error.message(), error.hint()};
     }
@@ -64,6 +64,8 @@ TEST_CASE("labels that are not classes of the logits are refused, with both valu
   const auto ignored = refusal(logits(), with(2, -100));
   CHECK(ignored.what == "row 2 of 7 has label -100, but the logits have 10 classes");
   CHECK_THAT(ignored.hint, ContainsSubstring("ignore_index"));
+  CHECK(refusal(logits().slice(1, 0, 2), torch::tensor({0, 1, -100, 0, 1, 0, 1}), /*few=*/true).what ==
+        "row 2 of 7 has label -100, but the logits have 2 classes");
   CHECK_THAT(refusal(logits(), torch::full({kRows}, -100)).hint, ContainsSubstring("ignore_index"));
   CHECK(refusal(logits(), labels().to(torch::kFloat32)).what == "the labels are Float, classes are integers");
   CHECK(refusal(logits(), labels() > 4).what == "the labels are Bool, classes are integers");

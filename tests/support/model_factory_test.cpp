@@ -82,6 +82,18 @@ TEST_CASE("a loss may be a tensor alone, and another loss takes the place of met
   CHECK(names_of(factory.loss(mse())()) == std::vector<std::string>{"mae", "rmse"});
 }
 
+TEST_CASE("metric() and weight() may come before the loss, and no loss takes them away") {
+  auto factory = model_factory<Scaled>(2.)
+                     .weight([](const Batch& in) { return in["b"].sum(); })
+                     .metric("size")
+                     .loss([](Scaled& net, const Batch& in) {
+                       return Outcome{net.forward(in["a"]).sum(), {in["a"].numel() * net.weight}};
+                     });
+  CHECK(names_of(factory()) == std::vector<std::string>{"size"});
+  CHECK(factory().weight(kOnes).item<float>() == 30);
+  CHECK(factory.loss(token_cross_entropy())().weight(kOnes).item<float>() == 30);
+}
+
 TEST_CASE("the output is the net's for the one input, or a function's, also for a loss that is ready") {
   auto factory = model_factory<Scaled>(2.);
   const auto a = kOnes["a"], b = kOnes["b"];

@@ -4,6 +4,10 @@
 #include <lockstep/tests/catch.h>
 
 #include <array>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include <lockstep/parallel/replicas/batch_rows.h>
 #include <lockstep/support/error.h>
@@ -15,7 +19,7 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-struct OwnBatch {
+struct Ranges {
   int64_t rows() const { return 6; }
   std::string shard(int64_t begin, int64_t rows, torch::Device device) const {
     return std::to_string(begin) + "+" + std::to_string(rows) + " on " + device.str();
@@ -59,9 +63,18 @@ TEST_CASE("whatever has rows is a batch, and its shards are consecutive rows of 
   const torch::data::Example<> example(X, y);
   CHECK(batch_rows(example) == 6);
   CHECK(shard(example).target.equal(own_y));
+  const torch::data::TensorExample unlabelled(X);
+  CHECK(batch_rows(unlabelled) == 6);
+  CHECK(shard(unlabelled).data.equal(own_X));
 
-  CHECK(batch_rows(OwnBatch()) == 6);
-  CHECK(shard(OwnBatch()) == "2+3 on cpu");
+  const Batch batch = {{"x", X}, {"y", y, Role::kTarget}};
+  CHECK(batch_rows(batch) == 6);
+  CHECK(shard(batch)["x"].is_alias_of(X));
+  CHECK(shard(batch)["x"].equal(own_X));
+  CHECK(shard(batch).target().equal(own_y));
+
+  CHECK(batch_rows(Ranges()) == 6);
+  CHECK(shard(Ranges()) == "2+3 on cpu");
 }
 
 TEST_CASE("batches whose parts have other rows, or none, are refused") {
@@ -75,13 +88,38 @@ TEST_CASE("batches whose parts have other rows, or none, are refused") {
   CHECK_THAT(refusal_of([] { batch_rows(torch::ones({})); }), ContainsSubstring("one number"));
 }
 
-TEST_CASE("digests tell row numbers and integer labels apart, in their order") {
+TEST_CASE("digests tell row numbers, labels and token ids apart, in their order and their places") {
   const std::vector<int64_t> rows = {3, 1, 2}, other = {1, 3, 2}, longer = {3, 1, 2, 0};
-  CHECK(batch_digest(rows) == batch_digest(torch::tensor({3, 1, 2}, torch::kInt64)));
+  CHECK(batch_digest(rows) == batch_digest(std::span(rows)));
   CHECK(batch_digest(rows) != batch_digest(other));
   CHECK(batch_digest(rows) != batch_digest(longer));
-  const auto X = torch::zeros({3, 2});
-  CHECK(batch_digest(X) == 0);
-  CHECK(batch_digest(std::pair(X, torch::tensor(rows))) == batch_digest(rows));
-  CHECK(batch_digest(int64_t{3}) == 0);
+
+  const auto X = torch::zeros({3, 2}), a = torch::tensor(rows), b = torch::tensor(other);
+  CHECK(batch_digest(X) == batch_digest(X + 1));  // it looks at no such numbers
+  CHECK(batch_digest(std::pair(X, a)) != batch_digest(std::pair(X, b)));
+  CHECK(batch_digest(std::pair(a, b)) != batch_digest(std::pair(b, a)));
+  CHECK(batch_digest(std::pair(a, a)) != batch_digest(std::pair(b, b)));
+  using Tensors = std::vector<torch::Tensor>;
+  CHECK(batch_digest(Tensors{X, a}) != batch_digest(Tensors{X, b}));
+  CHECK(batch_digest(Batch(X, a)) != batch_digest(Batch(X, b)));
+  CHECK(batch_digest(torch::data::Example<>(X, a)) != batch_digest(torch::data::Example<>(X, b)));
+  CHECK(batch_digest(torch::data::TensorExample(a)) != batch_digest(torch::data::TensorExample(b)));
+
+  const auto tokens = torch::arange(6).view({3, 2});
+  CHECK(batch_digest(tokens) != batch_digest(tokens.flip(0)));
+  CHECK(batch_digest(tokens) != batch_digest(tokens.view({2, 3})));
+  CHECK(batch_digest(tokens) == batch_digest(tokens.t().contiguous().t()));  // in any memory format
+  CHECK(batch_digest(int64_t{3}) == batch_digest(int64_t{4}));               // rows are compared as such
+}
+
+TEST_CASE("what has no rows is no batch") {
+  STATIC_REQUIRE(BatchWithRows<std::tuple<torch::Tensor, std::pair<Batch, std::vector<int64_t>>>>);
+  STATIC_REQUIRE(BatchWithRows<Ranges>);
+  STATIC_REQUIRE_FALSE(BatchWithRows<bool>);
+  STATIC_REQUIRE_FALSE(BatchWithRows<double>);
+  STATIC_REQUIRE_FALSE(BatchWithRows<std::string>);
+  STATIC_REQUIRE_FALSE(BatchWithRows<std::vector<int>>);
+  STATIC_REQUIRE_FALSE(BatchWithRows<std::vector<torch::data::Example<>>>);  // not stacked
+  STATIC_REQUIRE_FALSE(BatchWithRows<torch::data::Example<torch::Tensor, int64_t>>);
+  STATIC_REQUIRE_FALSE(BatchWithRows<std::pair<torch::Tensor, std::vector<int>>>);
 }

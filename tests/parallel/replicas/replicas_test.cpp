@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <cmath>
+#include <memory>
+#include <span>
 #include <stdexcept>
 #include <thread>
 
@@ -299,6 +301,33 @@ TEST_CASE("an error of a factory is thrown once, and what was built dies") {
   CHECK(alive == 0);
 }
 
+TEST_CASE("the batch of a process that is alone is not compared: its numbers are read by replicas alone") {
+  struct Counted {
+    operator std::span<const int64_t>() const {
+      ++*reads;
+      return numbers;
+    }
+    std::vector<int64_t> numbers = {4, 5, 6};
+    std::shared_ptr<std::atomic<int>> reads = std::make_shared<std::atomic<int>>(0);
+  };
+  const Counted batch;
+  Replicas<Learner>(on_cpus(2)).step(batch, [](Learner&, std::span<const int64_t>, Step&) {});
+  CHECK(batch.reads->load() == 3);  // for the rows, and by two replicas
+}
+
+TEST_CASE("attach() and keep() take what is a part of T") {
+  const auto reference = [](Learner & own) -> auto& { return own.net; };
+  const auto pointer = [](Learner& own) { return &*own.net; };
+  const auto value = [](Learner& own) { return own.net; };
+  STATIC_REQUIRE(PartOf<decltype(&Learner::net), Learner, torch::nn::Module>);
+  STATIC_REQUIRE(PartOf<decltype(&Learner::sgd), Learner, torch::optim::Optimizer>);
+  STATIC_REQUIRE(PartOf<decltype(reference), Learner, torch::nn::Module>);
+  STATIC_REQUIRE_FALSE(PartOf<decltype(pointer), Learner, torch::nn::Module>);
+  STATIC_REQUIRE_FALSE(PartOf<decltype(value), Learner, torch::nn::Module>);
+  STATIC_REQUIRE_FALSE(PartOf<decltype(&Learner::sgd), Learner, torch::nn::Module>);
+  STATIC_REQUIRE_FALSE(PartOf<decltype(&Learner::net), Learner, torch::optim::Optimizer>);
+}
+
 TEST_CASE("processes that give other batches get one error each") {
   struct Case {
     const char* words;
@@ -315,6 +344,11 @@ TEST_CASE("processes that give other batches get one error each") {
       {"rank 1 has rows or labels with the digest",
        [&](auto& replicas, int process) {
          replicas.step(std::pair(torch::rand({2, 3}), torch::tensor({1, process}, torch::kInt64)), nothing);
+       }},
+      {"rank 1 has rows or labels with the digest",
+       [&](auto& replicas, int process) {
+         replicas.step(Batch(torch::tensor({{1, 2}, {3, process}}, torch::kInt64), torch::zeros({2})),
+                       nothing);
        }},
       {"rank 1 has evaluation 0 where rank 0 has step 0",
        [&](auto& replicas, int process) {
