@@ -147,7 +147,7 @@ void Trainer::require_predictable(const BatchSource& data, std::span<const int64
   const auto spec = inputs_of(data.spec());
   const bool has_output = static_cast<bool>(models_.front().output);
   Lines lines{has_output ? "a model with an output" : "a model without an output",
-              fmt::format("{} of {} rows, digest {:016x}", rows.size(), data.size(), digest_of_rows(rows))};
+              fmt::format("{} of {} rows, digest {:016x}", rows.size(), data.size(), batch_digest(rows))};
   for (const auto& tensor : spec) lines.push_back(to_string(tensor));
   agree(options_.process_group.get(), "rows to predict", lines,
         "give all processes the same model, data set and rows");

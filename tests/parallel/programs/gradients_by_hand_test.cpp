@@ -1,6 +1,5 @@
 // The program that LibTorch shows with MPI: each rank has a DataLoader of its own, and sums every gradient by
 // itself.
-#include <torch/data/dataloader.h>
 #include <torch/data/datasets/base.h>
 #include <torch/data/datasets/map.h>
 #include <torch/data/transforms/stack.h>
@@ -13,7 +12,7 @@
 #include <vector>
 
 #include <lockstep/data/batch_order.h>
-#include <lockstep/data/rank_sampler.h>
+#include <lockstep/data/data_loader.h>
 #include <lockstep/parallel/replica_workers.h>
 #include <lockstep/tests/parallel/programs/programs.h>
 #include <lockstep/tests/parallel/replicas/loops.h>
@@ -64,19 +63,15 @@ torch::Tensor trained_in_plain_torch() {
 }
 
 void train_by_hand(Sorter& own, Endpoint& endpoint) {
-  const RankSampler sampler(
-      {.rows = kRows, .batch_rows = kBatch, .rank = endpoint.rank(), .world = endpoint.world_size()});
-  const auto loader = torch::data::make_data_loader(Points().map(torch::data::transforms::Stack<>()), sampler,
-                                                    torch::data::DataLoaderOptions());
+  DataLoader loader(
+      Points().map(torch::data::transforms::Stack<>()),
+      {.batch_rows = kBatch, .rank = endpoint.rank(), .world = endpoint.world_size(), .seed = 0});
   for (const auto& param : own.net->parameters()) endpoint.broadcast(param.detach(), 0).wait();
   for (int64_t epoch = 0; epoch < kEpochs; ++epoch) {
-    auto batch = loader->begin();
-    for (int64_t step = 0; step < sampler.steps(); ++step) {
+    loader.start(epoch);
+    while (const auto step = loader.next()) {
       own.sgd.zero_grad(/*set_to_none=*/false);
-      if (sampler.own_rows(step) > 0) {
-        (sum_of_losses(own.net, *batch) / sampler.batch_rows(step)).backward();
-        ++batch;
-      }
+      if (step->batch) (sum_of_losses(own.net, *step->batch) / step->batch_rows).backward();
       for (auto& param : own.net->parameters()) {
         if (!param.grad().defined()) param.mutable_grad() = torch::zeros_like(param);
         endpoint.allreduce_sum(param.grad()).wait();
