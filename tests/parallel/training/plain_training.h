@@ -53,8 +53,9 @@ class PlainTraining {
     }
     switch (wanted.optimizer.kind) {
       case OptimizerKind::kSgd:
-        make<torch::optim::SGD>(wanted,
-                                torch::optim::SGDOptions(wanted.lr).momentum(wanted.optimizer.momentum));
+        make<torch::optim::SGD>(wanted, torch::optim::SGDOptions(wanted.lr)
+                                            .momentum(wanted.optimizer.momentum)
+                                            .nesterov(wanted.optimizer.nesterov));
         break;
       case OptimizerKind::kAdam:
         make<torch::optim::Adam>(wanted, torch::optim::AdamOptions(wanted.lr));
