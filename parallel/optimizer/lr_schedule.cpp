@@ -46,8 +46,10 @@ double factor(const LrSchedule& schedule, int64_t after, const LrState& state) {
       return .5 * (1 + std::cos(std::numbers::pi * done));
     case Schedule::kStep:
       return done < .5 ? 1 : done < .75 ? .1 : .01;
-    case Schedule::kExponential:
-      return std::pow(schedule.exponential.gamma, static_cast<double>(after / schedule.exponential.every));
+    case Schedule::kExponential: {
+      const int64_t decays = after / schedule.exponential.every;  // whole ones
+      return std::pow(schedule.exponential.gamma, static_cast<double>(decays));
+    }
     case Schedule::kPlateau:
       return state.factor;
   }
