@@ -46,7 +46,7 @@ class SavedTensors : public TensorSaver, public std::enable_shared_from_this<Sav
   SavedTensors(RecomputedPart::Run run, const RecomputedPart::Inputs& inputs,
                std::vector<torch::Tensor> buffers)
       : run_(std::move(run)), buffers_(std::move(buffers)), surroundings_(inputs) {
-    for (const auto& input : inputs) inputs_.emplace_back(input, /*is_output=*/false);
+    for (const auto& input : inputs) inputs_.emplace_back(input);
   }
 
   void end_first_run() { state_ = State::kReady; }
@@ -66,6 +66,24 @@ class SavedTensors : public TensorSaver, public std::enable_shared_from_this<Sav
     bool released = false;     // its node is gone, or has run in a backward pass that frees the graph
   };
 
+  // An input without its graph: a part that changes it in place gives it a node that owns this part. Its
+  // version is checked as that of a tensor that an operation has saved.
+  class Input {
+   public:
+    explicit Input(const torch::Tensor& input)
+        : saved_(input.defined() ? input.detach() : input, /*is_output=*/false),
+          requires_grad_(input.defined() && input.requires_grad()) {}
+
+    torch::Tensor again() const {
+      const auto input = saved_.unpack();
+      return requires_grad_ ? input.detach().requires_grad_() : input;
+    }
+
+   private:
+    torch::autograd::SavedVariable saved_;
+    bool requires_grad_;
+  };
+
   size_t note(const torch::Tensor& tensor) {
     saved_.push_back({.is = Description(tensor)});
     return saved_.size() - 1;
@@ -76,7 +94,7 @@ class SavedTensors : public TensorSaver, public std::enable_shared_from_this<Sav
   void run_again();
 
   const RecomputedPart::Run run_;
-  std::vector<torch::autograd::SavedVariable> inputs_;
+  std::vector<Input> inputs_;
   const std::vector<torch::Tensor> buffers_;
   const Surroundings surroundings_;
 
@@ -150,7 +168,7 @@ class SavedTensors::Again : public TensorSaver {
 
 void SavedTensors::run_again() {
   RecomputedPart::Inputs inputs;
-  for (const auto& input : inputs_) inputs.push_back(input.unpack());
+  for (const auto& input : inputs_) inputs.push_back(input.again());
   Again again(*this);
   state_ = State::kSecondRun;
   try {
