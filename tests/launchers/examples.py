@@ -43,7 +43,7 @@ def check_resume(program, example, epochs):
     with tempfile.TemporaryDirectory() as folder:
         def until(epochs):
             words = f'exec "$0" cpu {epochs} "{folder}/disk$RANK"'
-            return Running([program, "launch", "-n", 2, "--", "sh", "-c", words, example]).end().splitlines()
+            return Running([program, "launch", "-n", 2, "--", "/bin/sh", "-c", words, example]).end().splitlines()
         out = until(epochs)[:-1] + until(epochs + 2)
         if (found := os.listdir(folder)) != ["disk0"]:
             fail(f"{example} has written {found}, not process 0 alone")
