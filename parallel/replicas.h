@@ -39,8 +39,8 @@
 
 namespace lockstep {
 
-// The argument of attach() and keep(): a member of T, or a function of T&, that gives a reference to a Thing, its
-// holder, or a pointer to it.
+// The argument of attach() and keep(): a member of T, or a function of T&, that gives a reference to a Thing,
+// its holder, or a pointer to it.
 template <class Member, class T, class Thing>
 concept PartOf = std::is_lvalue_reference_v<std::invoke_result_t<const Member&, T&>> &&
     HolderOf<std::remove_reference_t<std::invoke_result_t<const Member&, T&>>, Thing>;
