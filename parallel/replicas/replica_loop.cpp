@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <deque>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -54,26 +55,6 @@ void require_new_name(const std::string& name, const char* call, const Things& b
         "needs none");
   }
 }
-
-// Evaluation, and no gradients, while one lives.
-class Evaluating {
- public:
-  explicit Evaluating(const std::vector<SyncedModule>& modules) {
-    for (const auto& synced : modules) {
-      modes_.emplace_back(*synced.module);
-      synced.module->eval();
-    }
-  }
-  ~Evaluating() {
-    for (const auto& modes : modes_) modes.restore();
-  }
-  Evaluating(const Evaluating&) = delete;
-  Evaluating& operator=(const Evaluating&) = delete;
-
- private:
-  const torch::NoGradGuard no_grad_;
-  std::vector<TrainingModes> modes_;
-};
 
 }  // namespace
 
@@ -182,7 +163,11 @@ NamedSums ReplicaLoop::evaluate(const Dealt& batch) {
                    .rows = batch.rows,
                    .digest = batch.digest},
                   parts.steps, sums, [&](int local, Step& step) {
-                    const Evaluating evaluating(parts.modules[static_cast<size_t>(local)]);
+                    const torch::NoGradGuard no_grad;
+                    std::deque<EvaluationMode> modes;  // a vector would move them
+                    for (const auto& synced : parts.modules[static_cast<size_t>(local)]) {
+                      modes.emplace_back(*synced.module);
+                    }
                     batch.task(local, step);
                   });
   return parts.gather(sums, batch.rows);

@@ -1,7 +1,6 @@
 #include <lockstep/parallel/training/evaluated_blocks.h>
 
 #include <fmt/format.h>
-#include <torch/nn/module.h>
 
 #include <exception>
 
@@ -25,8 +24,6 @@ int64_t Blocks::rows_of(const Communicator& communicator) const {
   }
   return sum;
 }
-
-EvaluationMode::EvaluationMode(torch::nn::Module& module) : modes_(module) { module.eval(); }
 
 EvaluatedBlocks::EvaluatedBlocks(const Model& model, const BatchSource& source, Precision precision,
                                  const Endpoint& endpoint, const char* what)

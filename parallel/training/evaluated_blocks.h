@@ -34,19 +34,6 @@ struct Blocks {
   int64_t rows_of(const Communicator& communicator) const;
 };
 
-// A module's parts are in evaluation mode while it lives, and then in their own mode again, also after an
-// error.
-class EvaluationMode {
- public:
-  explicit EvaluationMode(torch::nn::Module& module);
-  ~EvaluationMode() { modes_.restore(); }
-  EvaluationMode(const EvaluationMode&) = delete;
-  EvaluationMode& operator=(const EvaluationMode&) = delete;
-
- private:
-  const TrainingModes modes_;
-};
-
 // One replica's blocks. While it lives, the module is in evaluation mode, and the thread computes no
 // gradients. Use it in the replica's thread.
 class EvaluatedBlocks {

@@ -20,4 +20,6 @@ void TrainingModes::restore() const {
   for (const auto& [part, training] : modes_) part->train(training);
 }
 
+EvaluationMode::EvaluationMode(torch::nn::Module& module) : modes_(module) { module.eval(); }
+
 }  // namespace lockstep

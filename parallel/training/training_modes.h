@@ -29,4 +29,17 @@ class TrainingModes {
   std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> modes_;  // parents before their children
 };
 
+// A module's parts are in evaluation mode while it lives, and then in their own mode again, also after an
+// error.
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(torch::nn::Module& module);
+  ~EvaluationMode() { modes_.restore(); }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  const TrainingModes modes_;
+};
+
 }  // namespace lockstep
