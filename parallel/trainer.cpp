@@ -155,9 +155,10 @@ void Trainer::step(std::span<const int64_t> rows, int64_t epoch) {
 }
 
 std::optional<LossScaleState> Trainer::loss_scale() {
-  wait_for_steps(0);
   const auto* scale = replicas_.front()->loss_scale();
-  return scale ? std::optional(scale->state()) : std::nullopt;
+  if (!scale) return std::nullopt;
+  wait_for_steps(0);
+  return scale->state();
 }
 
 // Every process has the same scale after the same step, since no step is in flight then.
