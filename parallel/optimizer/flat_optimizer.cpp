@@ -92,15 +92,9 @@ void FlatOptimizer::step(const torch::Tensor& scale) {
       update_on_gpu_by_sgd(group, scale);
       continue;
     }
-    for (const auto i : group.ranges) {
-      if (scale.defined()) trained_.ranges[i].grads.mul_(scale);
-    }
+    for (const auto i : group.ranges) trained_.ranges[i].scale_gradients(scale);
     update(group);
-    for (const auto i : group.ranges) {
-      auto& range = trained_.ranges[i];
-      range.grads.zero_();
-      if (range.bf16.defined()) range.bf16.copy_(range.params);
-    }
+    for (const auto i : group.ranges) trained_.ranges[i].end_update();
   }
 }
 

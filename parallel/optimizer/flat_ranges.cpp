@@ -55,4 +55,13 @@ std::vector<FlatRange> flat_ranges(const Params& params, std::span<const GroupOp
   return ranges;
 }
 
+void FlatRange::scale_gradients(const torch::Tensor& scale) const {
+  if (scale.defined()) grads.mul_(scale);
+}
+
+void FlatRange::end_update() const {
+  grads.zero_();
+  if (bf16.defined()) bf16.copy_(params);
+}
+
 }  // namespace lockstep

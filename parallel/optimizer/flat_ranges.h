@@ -23,6 +23,12 @@ struct FlatRange {
   size_t first = 0;              // number of its first parameter, in the order of registration
   std::vector<int64_t> offsets;  // where each of its parameters begins; the last one lies first
   GroupOptions group;            // weight_decay is set
+
+  // Before an update. scale: () on the device; undefined: 1.
+  void scale_gradients(const torch::Tensor& scale) const;
+
+  // After it: the gradients are zeros, and bf16 has the new parameters.
+  void end_update() const;
 };
 
 // All that an optimizer updates.

@@ -127,14 +127,9 @@ void TorchOptimizer::set_lr(double lr) {
 
 void TorchOptimizer::step(const torch::Tensor& scale) {
   const torch::NoGradGuard no_grad;
-  for (auto& range : trained_.ranges) {
-    if (scale.defined()) range.grads.mul_(scale);
-  }
+  for (const auto& range : trained_.ranges) range.scale_gradients(scale);
   optimizer_->step();
-  for (auto& range : trained_.ranges) {
-    range.grads.zero_();
-    if (range.bf16.defined()) range.bf16.copy_(range.params);
-  }
+  for (const auto& range : trained_.ranges) range.end_update();
 }
 
 std::vector<NamedTensor> TorchOptimizer::tensors() {
