@@ -145,8 +145,9 @@ auto collated(std::vector<Row> rows) {
 }  // namespace detail
 
 // Dataset: a torch::data::datasets::Dataset, or what map() makes of one, that is copyable and has a size.
-// Whether its transforms end with a Stack or not, a batch of Example<> (or TensorExample, or Tensor) rows is
-// one Example<> whose tensors have a first dimension of rows. Rows of any other type come as a vector.
+// A batch of Example<> (or TensorExample, or Tensor) rows is one Example<> whose tensors have a first
+// dimension of rows, with a Stack at the end of its transforms and without one. Rows of any other type come
+// as a vector.
 //
 // Each worker has a copy of the data set, and calls get_batch() for one row at a time: transforms see single
 // rows, never a batch. Operations of torch draw numbers of (seed, epoch, row) there, in one thread per

@@ -120,6 +120,10 @@ std::vector<size_t> TorchOptimizer::group_of_params() const {
   return result;
 }
 
+std::unique_ptr<TorchState> TorchOptimizer::state_of_param(size_t param) const {
+  return torch_state(optimizer_->param_groups()[groups_[param]].options());
+}
+
 void TorchOptimizer::set_lr(double lr) {
   auto& groups = optimizer_->param_groups();
   for (size_t g = 0; g < groups.size(); ++g) groups[g].options().set_lr(lr * lr_factors_[g]);
@@ -135,7 +139,7 @@ void TorchOptimizer::step(const torch::Tensor& scale) {
 std::vector<NamedTensor> TorchOptimizer::tensors() {
   std::vector<NamedTensor> result;
   for (size_t i = 0; i < trained_.params.size(); ++i) {
-    const auto kind = torch_state(optimizer_->param_groups()[groups_[i]].options());
+    const auto kind = state_of_param(i);
     if (!kind) {
       throw UsageError(fmt::format("the state of {} cannot be saved", type_of(*optimizer_)), kKnown);
     }
@@ -154,7 +158,7 @@ std::vector<NamedTensor> TorchOptimizer::tensors() {
 std::vector<NamedTensor> TorchOptimizer::expected(const std::vector<NamedTensor>& state) {
   std::vector<NamedTensor> result;
   for (size_t i = 0; i < trained_.params.size(); ++i) {
-    const auto kind = torch_state(optimizer_->param_groups()[groups_[i]].options());
+    const auto kind = state_of_param(i);
     if (!kind) {
       throw WeightsError(fmt::format("the state of {} cannot be loaded", type_of(*optimizer_)), kKnown);
     }
@@ -186,7 +190,7 @@ void TorchOptimizer::load(const std::vector<NamedTensor>& state, Endpoint& endpo
   for (size_t i = 0; i < names.size(); ++i) {
     if (there[static_cast<int64_t>(i)].item<int64_t>() == 0) continue;
     const auto& param = trained_.params[i];
-    const auto kind = torch_state(optimizer_->param_groups()[groups_[i]].options());
+    const auto kind = state_of_param(i);
     auto tensors = kind->like(param);
     if (tensors.empty()) continue;
     for (auto& [name, tensor] : tensors) {

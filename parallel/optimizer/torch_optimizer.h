@@ -15,6 +15,8 @@ class Optimizer;
 
 namespace lockstep {
 
+class TorchState;
+
 // Its steps are torch's, one parameter after the other. Each .grad must be a view of its range when step() is
 // called. It counts on the host, so its steps cannot be captured. tensors() names what torch's optimizers
 // keep: "square_avg.NAME", and their counts as () int64, "step.NAME", on the host; or "unstepped.NAME", 1, of
@@ -40,6 +42,8 @@ class TorchOptimizer final : public Optimizer {
  private:
   // The parameter group of each parameter.
   std::vector<size_t> group_of_params() const;
+  // The kind of a parameter's state; null for that of another library's optimizer.
+  std::unique_ptr<TorchState> state_of_param(size_t param) const;
 
   const OptimizerFactory factory_;
   TrainedParameters trained_;

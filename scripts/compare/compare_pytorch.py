@@ -41,7 +41,7 @@ from compare_cases import HERE, make_cases, make_witnesses, repeat_cases
 MODELS = {
     "lenet": dict(title="LeNet", repeat=11, steps=20, warmup=5, lr=0.2),
     "resnet18": dict(title="ResNet-18", repeat=7, steps=2, warmup=2, lr=0.1),
-    # Of torch's layers; only by --model.
+    # Networks of torch's layers. They are measured only where --model names them.
     "mlp": dict(title="MLP", repeat=11, steps=20, warmup=5, lr=0.1),
     "cnn": dict(title="CNN", repeat=11, steps=5, warmup=3, lr=0.05),
     "gpt": dict(title="character GPT", repeat=11, steps=5, warmup=3, lr=0.001),
