@@ -30,11 +30,10 @@ int main(int argc, char** argv) try {
   for (int64_t epoch = 0; epoch < 60; ++epoch) {
     const auto order = torch::tensor(lockstep::batch_order(/*seed=*/0, epoch, 500));  // every row once
     for (const auto& rows : order.split(64)) {
-      const std::pair batch(X.index_select(0, rows), y.index_select(0, rows));
-      replicas.step(batch, [](Learner& own, const auto& shard, lockstep::Step& step) {  // > on each replica
-        const auto& [own_X, own_y] = shard;  // > its rows of the batch, on its device
+      const lockstep::Batch batch(X.index_select(0, rows), y.index_select(0, rows));
+      replicas.step(batch, [](Learner& own, const auto& shard, lockstep::Step& step) {  // > with its rows
         own.adam.zero_grad();
-        const auto squares = (own.net(own_X) - own_y).square();
+        const auto squares = (own.net(shard.input()) - shard.target()).square();
         (squares.sum() / step.rows()).backward();  // > rows of the whole batch
         step.wait(own.net);                        // > every .grad is now the sum over all replicas
         own.adam.step();

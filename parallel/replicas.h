@@ -7,11 +7,10 @@
 //
 //   Replicas<Learner> replicas({.devices = devices, .process_group = group});
 //   replicas.attach(&Learner::net);            // the same weights for all, and their gradients are summed
-//   for (const auto& [X, y] : batches) {
-//     replicas.step(std::pair(X, y), [](Learner& own, const auto& shard, Step& step) {  // on each replica
-//       const auto& [X, y] = shard;            // its rows of the batch
+//   for (const Batch& batch : batches) {     // or a tensor, a pair, numbers of rows, ...
+//     replicas.step(batch, [](Learner& own, const Batch& rows, Step& step) {  // on each replica, its rows
 //       own.adam.zero_grad();
-//       const auto loss = (own.net(X) - y).square().sum();
+//       const auto loss = (own.net(rows.input()) - rows.target()).square().sum();
 //       (loss / step.rows()).backward();       // divided by the rows of all
 //       step.wait(own.net);                    // every .grad is now that of the whole batch
 //       own.adam.step();

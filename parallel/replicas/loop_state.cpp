@@ -58,6 +58,11 @@ TrainState ReplicaLoop::state() {
   TrainState state;
   state.steps = parts.steps;
   std::vector<torch::Tensor> packed;
+  std::vector<NamedTensor> optimizers;
+  // Without collectives: every process refuses what it does not know, and can go on.
+  parts.workers.run([&](int local) {
+    if (local == 0) optimizers = KeptReplica(parts, local).optimizers();
+  });
   run([&](int local, Endpoint& endpoint) {
     const torch::NoGradGuard no_grad;
     const KeptReplica replica(parts, local);
@@ -65,7 +70,6 @@ TrainState ReplicaLoop::state() {
                                         {"device", device_generator_state(endpoint.device())}};
     append(own, with_prefix("buffers", replica.own()));
     auto all = gather_bytes(to_bytes(own), endpoint);
-    const auto optimizers = replica.optimizers();
     if (local != 0 || !leads) return;
     packed = std::move(all);
     state.model = host_copies(parts.tensors(local, false));

@@ -121,8 +121,8 @@ void ReplicaLoop::end(const std::function<void(int local)>& destroy) noexcept {
   for (const auto& device : parts_->workers.devices()) quietly([&] { synchronize_device(device); });
   quietly([&] {
     parts_->workers.run([&](int local) {
+      parts_->modules[static_cast<size_t>(local)].clear();  // which takes its hooks from living modules
       destroy(local);
-      parts_->modules[static_cast<size_t>(local)].clear();
     });
   });
 }

@@ -53,8 +53,8 @@ class ReplicaLoop {
 
   // Calls create(local, endpoint) for one replica after the other, each in its thread, with the same draws.
   void build(const std::function<void(int local, Endpoint& endpoint)>& create);
-  // Calls destroy(local) in each replica's thread, when the devices are idle, and drops what it knows of
-  // their modules.
+  // Drops what it knows of the replicas' modules and calls destroy(local), in each replica's thread, when the
+  // devices are idle.
   void end(const std::function<void(int local)>& destroy) noexcept;
 
   void attach(const std::string& name, const OfReplica<torch::nn::Module&>& module,

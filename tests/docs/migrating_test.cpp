@@ -22,6 +22,7 @@
 #include <lockstep/parallel/process_group.h>
 #include <lockstep/parallel/replica_random.h>
 #include <lockstep/parallel/replica_workers.h>
+#include <lockstep/parallel/replicas.h>
 #include <lockstep/parallel/train_batch.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/parallel/world/world.h>
@@ -230,6 +231,41 @@ TEST_CASE("a loop of Python's DistributedDataParallel becomes one with GradientS
   });
 
   for (size_t i = 0; i < trained[0].size(); ++i) CHECK(trained[1][i].equal(trained[0][i]));
+}
+
+TEST_CASE("a loop of Python's DistributedDataParallel becomes one with Replicas") {
+  const std::vector<lockstep::Batch> batches(30, page_rows(16));
+  const auto group = lockstep::join_process_group(lockstep::find_world());
+
+  struct Learner {  // one per replica
+    Net net{64};
+    torch::optim::Adam adam{net->parameters(), .01};
+  };
+  lockstep::Replicas<Learner> replicas({.devices = devices, .process_group = group});
+  replicas.attach(&Learner::net);      // rank 0's weights for all
+  for (const auto& batch : batches) {  // whole ones, the same in every process
+    replicas.step(batch, [](Learner& own, const lockstep::Batch& rows, lockstep::Step& step) {
+      own.adam.zero_grad();
+      const auto sum = F::CrossEntropyFuncOptions().reduction(torch::kSum);
+      const auto loss = F::cross_entropy(own.net(rows.input()), rows.target(), sum);  // of its own rows
+      (loss / step.rows()).backward();                                                // by the rows of all
+      step.wait();  // every .grad is the sum over all replicas
+      own.adam.step();
+      step.add("loss", loss);
+    });
+  }
+
+  CHECK(replicas.steps_taken() == 30);
+  const auto mean_loss = [&] {
+    return replicas
+        .evaluate(batches[0],
+                  [](Learner& own, const lockstep::Batch& rows, lockstep::Step& step) {
+                    const auto sum = F::CrossEntropyFuncOptions().reduction(torch::kSum);
+                    step.add("loss", F::cross_entropy(own.net(rows.input()), rows.target(), sum));
+                  })
+        .mean("loss");
+  };
+  CHECK(mean_loss() < replicas.take_sums().mean("loss"));  // than over all steps
 }
 
 TEST_CASE("the chapter's training from scratch") {

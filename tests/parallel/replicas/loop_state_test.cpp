@@ -304,6 +304,8 @@ TEST_CASE("an optimizer whose state is unknown, or with other parameters, is ref
   const MakeOptimizer other = [](auto) {
     return std::make_unique<torch::optim::SGD>(std::vector{torch::ones({1}, torch::requires_grad())}, .1);
   };
-  CHECK_THAT(refusal_of([&] { new_loop(on_cpus(1), other)->state(); }),
+  const auto loop = new_loop(on_cpus(2), other);
+  CHECK_THAT(refusal_of([&] { loop->state(); }),
              ContainsSubstring("'optimizer' has a parameter of no attached module"));
+  loop->barrier();  // it can be used afterwards
 }
