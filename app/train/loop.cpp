@@ -154,7 +154,12 @@ void TrainLoop::run_step(std::span<const int64_t> rows) {
   }
   const double lr = trainer_.lr();
   const bool settled = trainer_.split_settled();
-  trainer_.step(rows, position_.epoch - 1);
+  try {
+    trainer_.step(rows, position_.epoch - 1);
+  } catch (const NumericError&) {  // no loss scale helps: after the same step in every process
+    take_sums();  // a loss that was not finite is the cause, and --on-nan may go back from it
+    throw;
+  }
   ++steps_done_;
   if (!settled && trainer_.split_settled()) record_.split(steps_done_, trainer_.split());
   intervals_.add_step(static_cast<int64_t>(rows.size()), lr);
