@@ -203,10 +203,14 @@ TEST_CASE("a state without a loss scale begins with the first one, and a wrong o
   CHECK(scale_of(trainer) == LossScaleState{.scale = 8192});
   for (const auto& wrong :
        {LossScaleState{.scale = 0}, LossScaleState{.scale = NAN}, LossScaleState{.scale = 1e300},
-        LossScaleState{.good_steps = -1}, LossScaleState{.updates = -1}}) {
+        LossScaleState{.scale = 1e-40}, LossScaleState{.scale = 0x1p-17}, LossScaleState{.good_steps = -1},
+        LossScaleState{.updates = -1}}) {
+    INFO(wrong.scale);
     state.loss_scale = wrong;
     CHECK_THROWS_AS(trainer.load(state), WeightsError);
   }
+  state.loss_scale = LossScaleState{.scale = 0x1p-16};
+  CHECK_NOTHROW(trainer.load(state));
   auto in_fp32 = options;
   in_fp32.replica.precision = Precision::kFp32;
   CHECK_FALSE(wave_trainer(in_fp32).loss_scale());
