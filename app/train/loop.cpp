@@ -69,7 +69,7 @@ RunReport TrainLoop::run() {
       go_back(error);
     }
   }
-  require_updates();
+  trainer_.require_updates();
   report.steps = steps_done_;
   report.peak_bytes = peak_resident_bytes();
   if (flags_.print_weights_hash) {
@@ -223,18 +223,6 @@ void TrainLoop::take_sums() {
 void TrainLoop::take_times() {
   const auto times = trainer_.take_times();
   if (!any_gpu(plan_.trainer.devices)) intervals_.add_times(times);
-}
-
-// A few steps may be skipped until the scale fits. Trainer::step() ends longer runs that take none.
-void TrainLoop::require_updates() {
-  const auto scale = trainer_.loss_scale();
-  if (!scale || scale->updates > 0 || steps_done_ == 0) return;
-  throw NumericError(
-      fmt::format(
-          "nothing was trained: every step of the run was skipped, since a gradient was not finite in "
-          "fp16 (loss scale {:.6g})",
-          scale->scale),
-      "train for more steps, in which the scale falls further, or use --precision bf16");
 }
 
 StepNews TrainLoop::own_news() const {

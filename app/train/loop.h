@@ -64,7 +64,6 @@ class TrainLoop {
 
   void save(std::optional<double> test_accuracy = {});
   void require_finite(const TrainState& state) const;
-  void require_updates();
   StepNews own_news() const;
   void stop_if_asked(const StepNews& all, const std::string& where) const;
 

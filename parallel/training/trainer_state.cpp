@@ -226,6 +226,7 @@ void Trainer::load(const TrainState& state) {
   });
   throw_if_aborted();
   steps_taken_ = numbers.steps;
+  plain_steps_ = numbers.loss_scale ? 0 : numbers.steps;
   lr_state_ = numbers.lr;
   rows_ = 0;
   times_ = {};
