@@ -167,10 +167,10 @@ class Trainer {
   void load(const TrainState& state);
 
   // Compares the parameters of all replicas of the world, bit by bit, those on devices of one type with each
-  // other, and with options.ema their averages; with options.replica.invariant or BnPolicy::kSync also the
-  // batch-norm statistics. Waits for the steps in flight. Costs a pass over the weights, and on a GPU a copy
-  // of them to the host. Throws OutOfSyncError in every process if they differ, and the error that ended a
-  // collective.
+  // other, with options.ema their averages, and with Precision::kFp16 their loss scales; with
+  // options.replica.invariant or BnPolicy::kSync also the batch-norm statistics. Waits for the steps in
+  // flight. Costs a pass over the weights, and on a GPU a copy of them to the host. Throws OutOfSyncError in
+  // every process if they differ, and the error that ended a collective.
   void check_sync();
 
   // Waits for the steps in flight, and for the devices of this process. Throws the error that ended a step.
@@ -196,11 +196,12 @@ class Trainer {
   // zero_grad() changes nothing.
   //
   // requires_grad_() may be called on parameters between two steps, on every replica of every process alike.
-  // The next step, state() or load() follows it: a parameter that is frozen is not summed and does not move;
-  // one that is unfrozen starts without momentum, and Adam and AdamW count its steps from there. A parameter
-  // that stays trained keeps its state. Captured steps are captured anew. Throws UsageError on all replicas
-  // when they differ; when requires_grad has changed in one process and not in another, these make different
-  // calls, and get the error of that.
+  // The next step, state() or load() follows it, with options.ema evaluate(), predict() and
+  // averaged_weights(), too: a parameter that is frozen is not summed and does not move; one that is unfrozen
+  // starts without momentum, and Adam and AdamW count its steps from there. A parameter that stays trained
+  // keeps its state. Captured steps are captured anew. Throws UsageError on all replicas when they differ;
+  // when requires_grad has changed in one process and not in another, these make different calls, and get the
+  // error of that.
   //
   // train() and eval() of its parts may be called likewise, and stay: evaluate() gives each part its mode
   // back.
