@@ -225,6 +225,12 @@ void TrainLoop::take_times() {
   if (!any_gpu(plan_.trainer.devices)) intervals_.add_times(times);
 }
 
+// It begins with the first update.
+bool TrainLoop::has_average() {
+  const auto scale = trainer_.loss_scale();
+  return plan_.trainer.ema > 0 && (!scale || scale->updates > 0);
+}
+
 StepNews TrainLoop::own_news() const {
   return {.signal = InterruptGuard::signal(),
           .output_failed = record_.has_failed(),
