@@ -23,7 +23,9 @@ class EpochLoop {
     const auto all = options_.epochs * steps_;
     while (trainer_.steps_taken() < all && run_epoch(trainer_.steps_taken() / steps_)) {
     }
-    return trainer_.steps_taken() >= all;
+    if (trainer_.steps_taken() < all) return false;
+    trainer_.require_updates();
+    return true;
   }
 
  private:

@@ -61,7 +61,8 @@ std::span<const int64_t> batch_of(std::span<const int64_t> order, int64_t step, 
 // Trains up to the end of options.epochs, from trainer.steps_taken() on: a trainer that has loaded a state
 // goes on in the middle of its epoch, if batch size and rows are the same. Every process calls it. Returns
 // false if it was stopped before the end; another call goes on. Throws UsageError for a batch size below 1,
-// without an order, and for epochs of different sizes; what Trainer::step() and the callbacks throw.
+// without an order, and for epochs of different sizes; at the end what Trainer::require_updates() throws;
+// what Trainer::step() and the callbacks throw.
 bool train_epochs(Trainer& trainer, const EpochOptions& options);
 
 }  // namespace lockstep

@@ -161,6 +161,18 @@ std::optional<LossScaleState> Trainer::loss_scale() {
   return scale->state();
 }
 
+void Trainer::require_updates() {
+  const auto scale = loss_scale();
+  if (!scale || scale->updates > 0 || steps_taken_ == plain_steps_) return;
+  throw NumericError(
+      fmt::format(
+          "nothing was trained: every step was skipped, since a gradient was not finite in fp16 (loss "
+          "scale {:.6g})",
+          scale->scale),
+      "train for more steps, in which the scale falls further, or use " +
+          NamedOption{"precision", "bf16", "Precision::kBf16"});
+}
+
 // Every process has the same scale after the same step, since no step is in flight then.
 void Trainer::require_useful_scale() const {
   const auto* scale = replicas_.front()->loss_scale();

@@ -79,8 +79,8 @@ class Trainer {
   // take_times, take_sums, evaluate, weights and synchronize wait for them. Throws UsageError when there are
   // no rows, what lr() throws, the error that ended this or an earlier step, what check_sync() throws where
   // options.check_sync asks for it, and with Precision::kFp16 NumericError in every process when it has
-  // skipped steps until the loss scale was below 2^-16, where none helps. epoch: for sources whose rows
-  // differ between epochs, from 0.
+  // skipped steps until the loss scale was below 2^-16, where none helps: the trainer can still be used, as
+  // by load(). epoch: for sources whose rows differ between epochs, from 0.
   void step(std::span<const int64_t> rows, int64_t epoch = 0);
 
   // Tells each replica's source which rows a later step() of this batch asks it for
@@ -96,8 +96,13 @@ class Trainer {
   void set_lr(std::optional<double> lr);
 
   // The factor on the loss of the next step, and the updates so far; empty but for Precision::kFp16.
-  // Every process gets the same. A part of state(). Waits for the steps in flight.
+  // Every process gets the same. A part of state(). With kFp16 it waits for the steps in flight.
   std::optional<LossScaleState> loss_scale();
+
+  // Call it at the end of a training, as train_epochs() does. Throws NumericError in every process if nothing
+  // was trained, since with Precision::kFp16 every step was skipped: with a few steps the loss scale may not
+  // have fallen far enough. step() ends longer trainings that skip them all. Waits for the steps in flight.
+  void require_updates();
 
   // The learning rate of the next step, as lr_at() gives it. Throws as options.lr.function does.
   double lr() const { return lr_at(options_.lr, steps_taken_, lr_state_); }
@@ -162,10 +167,10 @@ class Trainer {
   void load(const TrainState& state);
 
   // Compares the parameters of all replicas of the world, bit by bit, those on devices of one type with each
-  // other, and with options.ema their averages; with options.replica.invariant or BnPolicy::kSync also the
-  // batch-norm statistics. Waits for the steps in flight. Costs a pass over the weights, and on a GPU a copy
-  // of them to the host. Throws OutOfSyncError in every process if they differ, and the error that ended a
-  // collective.
+  // other, with options.ema their averages, and with Precision::kFp16 their loss scales; with
+  // options.replica.invariant or BnPolicy::kSync also the batch-norm statistics. Waits for the steps in
+  // flight. Costs a pass over the weights, and on a GPU a copy of them to the host. Throws OutOfSyncError in
+  // every process if they differ, and the error that ended a collective.
   void check_sync();
 
   // Waits for the steps in flight, and for the devices of this process. Throws the error that ended a step.
@@ -191,11 +196,12 @@ class Trainer {
   // zero_grad() changes nothing.
   //
   // requires_grad_() may be called on parameters between two steps, on every replica of every process alike.
-  // The next step, state() or load() follows it: a parameter that is frozen is not summed and does not move;
-  // one that is unfrozen starts without momentum, and Adam and AdamW count its steps from there. A parameter
-  // that stays trained keeps its state. Captured steps are captured anew. Throws UsageError on all replicas
-  // when they differ; when requires_grad has changed in one process and not in another, these make different
-  // calls, and get the error of that.
+  // The next step, state() or load() follows it, with options.ema evaluate(), predict() and
+  // averaged_weights(), too: a parameter that is frozen is not summed and does not move; one that is unfrozen
+  // starts without momentum, and Adam and AdamW count its steps from there. A parameter that stays trained
+  // keeps its state. Captured steps are captured anew. Throws UsageError on all replicas when they differ;
+  // when requires_grad has changed in one process and not in another, these make different calls, and get the
+  // error of that.
   //
   // train() and eval() of its parts may be called likewise, and stay: evaluate() gives each part its mode
   // back.
@@ -236,7 +242,8 @@ class Trainer {
   StepTimes times_;                                            // since the last take_times()
   int64_t steps_taken_ = 0;
   LrState lr_state_;
-  int64_t rows_ = 0;  // since the last take_sums()
+  int64_t rows_ = 0;         // since the last take_sums()
+  int64_t plain_steps_ = 0;  // of those taken, before there was a loss scale
 };
 
 }  // namespace lockstep

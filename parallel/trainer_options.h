@@ -35,7 +35,8 @@ struct TrainerOptions {
   LrSchedule lr;  // Trainer::set_lr() may set another rate between steps
   // Above 0: Trainer also keeps an exponential moving average of the trained parameters with this decay, such
   // as .999, and evaluates with it. Its numbers are those of torch.optim.swa_utils.AveragedModel with
-  // get_ema_multi_avg_fn(decay), updated after each step: the first one gives the parameters themselves.
+  // get_ema_multi_avg_fn(decay), updated after each step but those that Precision::kFp16 skips: the first
+  // one gives the parameters themselves.
   // Buffers are not averaged, as with use_buffers=False: batch norms are evaluated with the statistics of
   // training. A parameter that is frozen is evaluated as it is; when it is trained again, its average begins
   // with its value. Below 1; 0: none. Costs the memory of the parameters once more, and a pass over them per

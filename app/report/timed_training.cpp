@@ -69,15 +69,23 @@ std::span<const int64_t> TimedTraining::next_batch() {
   return std::span(order_).subspan(place_ - size, size);
 }
 
+int64_t TimedTraining::updates() {
+  const auto scale = trainer_.loss_scale();
+  return scale ? scale->updates : trainer_.steps_taken();
+}
+
 double TimedTraining::seconds_per_step(int64_t steps) {
+  const auto before = updates();
   Stopwatch watch;
   for (int64_t step = 0; step < steps; ++step) {
     const auto rows = next_batch();
     trainer_.step(rows, epoch_);
   }
   trainer_.synchronize();
-  steps_ += steps;
-  return watch.lap() / static_cast<double>(steps);
+  const double seconds = watch.lap();
+  const auto counted = updates() - before;
+  steps_ += counted;
+  return seconds / static_cast<double>(std::max<int64_t>(counted, 1));
 }
 
 StepTimes TimedTraining::take_times() {
@@ -86,7 +94,7 @@ StepTimes TimedTraining::take_times() {
 
 double warm_step_seconds(TimedTraining& training) {
   training.seconds_per_step(kWarmUpSteps);
-  while (!training.trainer().split_settled()) training.seconds_per_step(1);
+  while (!training.trainer().split_settled() || training.updates() == 0) training.seconds_per_step(1);
   const double step = training.seconds_per_step(1);
   training.take_times();
   return step;

@@ -29,11 +29,15 @@ class TimedTraining {
   // Keeps references to `plan` and `trace`. `trace` may be null: then only whole steps are timed.
   explicit TimedTraining(const TrainPlan& plan, Trace* trace = nullptr);
 
-  // Takes this many steps on full batches, waits for them, and returns the seconds per step.
+  // Takes this many steps on full batches, waits for them, and returns the seconds per step. In fp16 those
+  // that are skipped do not count: their time is lost.
   double seconds_per_step(int64_t steps);
 
   // Returns the phases of a step as the host sees them: means over the steps since the last call.
   StepTimes take_times();
+
+  // The steps that have changed the weights: in fp16 not those that were skipped. Waits for the last one.
+  int64_t updates();
 
   Trainer& trainer() { return trainer_; }
 
@@ -45,19 +49,19 @@ class TimedTraining {
   std::vector<int64_t> order_;  // of the current epoch
   int64_t epoch_ = 0;
   size_t place_ = 0;
-  int64_t steps_ = 0;  // since the last take_times()
+  int64_t steps_ = 0;  // updates since the last take_times()
 };
 
 // The first steps allocate buffers, choose kernels and capture CUDA graphs. They are not timed.
 inline constexpr int64_t kWarmUpSteps = 3;
 
-// Warms up, lets --split auto settle, and returns the seconds of a step.
+// Warms up, lets --split auto and the loss scale of fp16 settle, and returns the seconds of a step.
 double warm_step_seconds(TimedTraining& training);
 
 // The number of steps of `step` seconds that take about `seconds`, at least 1.
 int64_t steps_within(double seconds, double step);
 
-// Warms up, lets --split auto settle, and returns the number of steps that take about `seconds`, at least 1.
+// As warm_step_seconds(), and returns the number of steps that take about `seconds`, at least 1.
 int64_t steps_per_repetition(TimedTraining& training, double seconds);
 
 // Returns true if the parameters of all replicas have the same bits. Replicas on different kinds of devices

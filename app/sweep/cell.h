@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include <lockstep/support/error.h>
+
 namespace lockstep {
 
 struct SweepCell {
@@ -34,7 +36,8 @@ struct CellFigures {
 struct CellResult {
   SweepCell cell;
   int threads = 1;                       // of each replica
-  std::optional<CellFigures> figures{};  // empty: training diverged (the loss was not finite)
+  std::optional<CellFigures> figures{};  // empty: training diverged
+  std::optional<NumericError> error{};   // how, in this sweep; empty: of a sweep that was resumed
 };
 
 }  // namespace lockstep

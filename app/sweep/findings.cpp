@@ -168,9 +168,8 @@ std::vector<Finding> open_ends(const Results& results, const std::vector<BestRat
 }
 
 std::string divergence_text(int64_t count, int64_t all, const SweepCell& lowest) {
-  if (all == 1) return "the only cell has diverged: try a smaller learning rate";
-  if (count == all)
-    return fmt::format("all {} have diverged: try smaller learning rates", counted(all, "cell"));
+  if (all == 1) return "the only cell has diverged";
+  if (count == all) return fmt::format("all {} have diverged", counted(all, "cell"));
   return fmt::format("{} of {} diverged, at the smallest rate lr {} on {}", count, counted(all, "cell"),
                      rate_text(lowest.lr), lowest.devices);
 }

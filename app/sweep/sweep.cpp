@@ -141,18 +141,18 @@ void print_preamble(const SweepOptions& options, const TrainPlan& plan, const Sw
   write_stdout(text + fmt::format("#\n{}\n", table_heading(sweep_columns(grid))));
 }
 
-// Trains the cell. Returns nothing if the loss was not finite.
-std::optional<CellFigures> figures_of(const PlannedCell& planned) {
+// Trains the cell.
+void train_cell(const PlannedCell& planned, CellResult& result) {
   try {
     const auto run = run_silently(planned.plan, planned.options);
-    return CellFigures{
+    result.figures = CellFigures{
         .accuracy = run.test_accuracy,
         .test_loss = run.test_loss,
         .train_loss = run.train_loss,
         .seconds_per_epoch = run.seconds_per_epoch,
         .images_per_second = static_cast<double>(planned.plan.data.set.train.rows) / run.seconds_per_epoch};
-  } catch (const NumericError&) {
-    return std::nullopt;
+  } catch (const NumericError& error) {
+    result.error = error;
   }
 }
 
@@ -164,7 +164,7 @@ CellResult run_cell(const PlannedCell& planned, const std::vector<Column>& colum
     result.threads = kept->threads;
     result.figures = kept->figures;
   } else {
-    result.figures = figures_of(planned);
+    train_cell(planned, result);
     record.add(result);  // before printing, so that every printed row is in the file
   }
   write_stdout(table_line(columns, sweep_row(result, kept != nullptr)) + "\n");
@@ -192,6 +192,15 @@ std::vector<CellResult> run_cells(const SweepOptions& options, const std::vector
     throw;
   }
   return results;
+}
+
+// The error of a sweep whose cells have all diverged: that of the first one which it has trained itself.
+NumericError divergence_of(const std::vector<CellResult>& results) {
+  const std::string message = "training diverged in every cell of the sweep";
+  const auto first =
+      std::ranges::find_if(results, [](const auto& result) { return result.error.has_value(); });
+  if (first == results.end()) return NumericError(message, "try smaller learning rates (--lr)");
+  return NumericError(message + ": " + first->error->message_text(), first->error->hint_text());
 }
 
 void print_end(const std::vector<CellResult>& results, const std::vector<Finding>& findings) {
@@ -244,8 +253,7 @@ void run_sweep(const SweepOptions& options) {
   record.finish(findings);
   print_end(results, findings);
   if (std::none_of(results.begin(), results.end(), [](const auto& result) { return result.figures; })) {
-    throw NumericError("the loss was not finite in any cell of the sweep",
-                       "try smaller learning rates (--lr)");
+    throw divergence_of(results);
   }
 }
 

@@ -69,7 +69,7 @@ RunReport TrainLoop::run() {
       go_back(error);
     }
   }
-  require_updates();
+  trainer_.require_updates();
   report.steps = steps_done_;
   report.peak_bytes = peak_resident_bytes();
   if (flags_.print_weights_hash) {
@@ -154,7 +154,12 @@ void TrainLoop::run_step(std::span<const int64_t> rows) {
   }
   const double lr = trainer_.lr();
   const bool settled = trainer_.split_settled();
-  trainer_.step(rows, position_.epoch - 1);
+  try {
+    trainer_.step(rows, position_.epoch - 1);
+  } catch (const NumericError&) {  // no loss scale helps: after the same step in every process
+    take_sums();  // a loss that was not finite is the cause, and --on-nan may go back from it
+    throw;
+  }
   ++steps_done_;
   if (!settled && trainer_.split_settled()) record_.split(steps_done_, trainer_.split());
   intervals_.add_step(static_cast<int64_t>(rows.size()), lr);
@@ -220,16 +225,10 @@ void TrainLoop::take_times() {
   if (!any_gpu(plan_.trainer.devices)) intervals_.add_times(times);
 }
 
-// A few steps may be skipped until the scale fits. Trainer::step() ends longer runs that take none.
-void TrainLoop::require_updates() {
+// It begins with the first update.
+bool TrainLoop::has_average() {
   const auto scale = trainer_.loss_scale();
-  if (!scale || scale->updates > 0 || steps_done_ == 0) return;
-  throw NumericError(
-      fmt::format(
-          "nothing was trained: every step of the run was skipped, since a gradient was not finite in "
-          "fp16 (loss scale {:.6g})",
-          scale->scale),
-      "train for more steps, in which the scale falls further, or use --precision bf16");
+  return plan_.trainer.ema > 0 && (!scale || scale->updates > 0);
 }
 
 StepNews TrainLoop::own_news() const {

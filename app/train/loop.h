@@ -42,7 +42,8 @@ class TrainLoop {
   void
   save_if_new();  // unless this step has its checkpoint. Throws LossError for weights that are not finite
   std::vector<NamedTensor> weights() { return trainer_.averaged_weights(); }  // as they are tested
-  int64_t steps_done() const { return steps_done_; }                          // of the whole run
+  bool has_average();                                 // else weights() are the trained ones
+  int64_t steps_done() const { return steps_done_; }  // of the whole run
   const Trace& trace() const { return trace_; }
 
  private:
@@ -64,7 +65,6 @@ class TrainLoop {
 
   void save(std::optional<double> test_accuracy = {});
   void require_finite(const TrainState& state) const;
-  void require_updates();
   StepNews own_news() const;
   void stop_if_asked(const StepNews& all, const std::string& where) const;
 

@@ -85,8 +85,7 @@ Thrown keep(TrainLoop& loop, const TrainPlan& plan, const TrainFlags& flags, Run
   if (saves && collected && plan.world.leads()) {
     attempt([&] {
       save_weights(std::move(weights), plan.model, *flags.save, flags.overwrite);
-      say(fmt::format("{} saved to {}\n", plan.trainer.ema > 0 ? "averaged weights" : "weights",
-                      *flags.save));
+      say(fmt::format("{} saved to {}\n", loop.has_average() ? "averaged weights" : "weights", *flags.save));
     });
   }
   if (outputs.trace && has_trained) {

@@ -13,17 +13,21 @@ namespace lockstep {
 void WeightAverage::hold(const std::vector<std::string>& names, const Params& params,
                          const torch::Tensor& flat) {
   const torch::NoGradGuard no_grad;
+  WeightAverage next(decay_);  // if there is no memory for it, this one stays as it is
+  next.names_ = names;
+  next.params_ = params;
+  next.trained_ = flat;
+  if (averages_.defined()) next.averages_ = flat.clone();
   const auto before = tensors();
-  names_ = names;
-  params_ = params;
-  trained_ = flat;
-  if (before.empty()) return;
-  averages_ = flat.clone();
-  for (const auto& [name, average] : tensors()) {
+  for (const auto& [name, average] : next.tensors()) {
     const auto old =
         std::find_if(before.begin(), before.end(), [&](const auto& item) { return item.name == name; });
     if (old != before.end()) average.copy_(old->tensor);
   }
+  names_.swap(next.names_);
+  params_.swap(next.params_);
+  std::swap(trained_, next.trained_);
+  std::swap(averages_, next.averages_);
 }
 
 void WeightAverage::update() {

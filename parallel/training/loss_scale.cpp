@@ -21,8 +21,8 @@ LossScaleState after_step(const LossScaleOptions& options, LossScaleState state,
   return state;
 }
 
-LossScale::LossScale(const LossScaleOptions& options, torch::Device device)
-    : options_(options), state_{.scale = options.initial} {
+LossScale::LossScale(const LossScaleOptions& options, torch::Device device) : options_(options) {
+  set_state({.scale = options.initial});
   const auto on_device = torch::TensorOptions(torch::kFloat32).device(device);
   inverse_ = torch::empty({}, on_device);
   not_finite_ = torch::empty({}, on_device);
@@ -44,6 +44,8 @@ bool LossScale::unscale(std::span<const torch::Tensor> gradients) {
 
 void LossScale::set_state(const LossScaleState& state) {
   state_ = state;
+  // As the kernels that multiply and divide by it have it.
+  state_.scale = static_cast<float>(state.scale);
   skipped_ = 0;
 }
 

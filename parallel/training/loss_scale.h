@@ -24,7 +24,7 @@ class LossScale {
  public:
   LossScale(const LossScaleOptions& options, torch::Device device);
 
-  // The loss times the scale, in float: in fp16 the product would be infinite.
+  // The loss times the scale, in float, whatever its type: in fp16 the product would be infinite.
   torch::Tensor scaled(const torch::Tensor& loss) const { return loss.to(torch::kFloat32) * state_.scale; }
 
   // gradients: of the scaled loss, float, summed over the replicas. Divides them by the scale and counts the
@@ -33,7 +33,7 @@ class LossScale {
   bool unscale(std::span<const torch::Tensor> gradients);
 
   const LossScaleState& state() const { return state_; }
-  // Forgets the skipped steps.
+  // Rounds the scale to float. Forgets the skipped steps.
   void set_state(const LossScaleState& state);
 
   // Returns the number of skipped steps since the last call.

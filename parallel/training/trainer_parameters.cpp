@@ -9,12 +9,23 @@
 
 #include <lockstep/parallel/batch_norm/shared_buffers.h>
 #include <lockstep/parallel/trainer.h>
+#include <lockstep/parallel/training/loss_scale.h>
 #include <lockstep/parallel/training/replica.h>
 #include <lockstep/parallel/training/replica_state.h>
 #include <lockstep/parallel/training/sync_check.h>
 #include <lockstep/support/module_tensors.h>
 
 namespace lockstep {
+namespace {
+
+// For comparisons.
+torch::Tensor tensor_of(const LossScaleState& state) {
+  return torch::tensor(
+      {state.scale, static_cast<double>(state.good_steps), static_cast<double>(state.updates)},
+      torch::kFloat64);
+}
+
+}  // namespace
 
 const Model& Trainer::model(int local) {
   wait_for_steps(0);
@@ -45,6 +56,8 @@ void Trainer::check_sync() {
     for (const auto& [name, average] : replicas_[i]->average()) {
       all.push_back({"the average of " + name, average});
     }
+    if (const auto* scale = replicas_[i]->loss_scale())
+      all.push_back({"the loss scale", tensor_of(scale->state())});
     return all;
   };
   const auto reports =
@@ -56,6 +69,8 @@ void Trainer::check_sync() {
 // of the weights in their place, if there is one.
 void Trainer::with_shared_buffers(bool averaged, const std::function<void()>& action) {
   wait_for_steps(0);
+  // A parameter that has been frozen since the last step is evaluated as it is.
+  if (averaged && options_.ema > 0) follow_requires_grad();
   require_held_parameters();
   std::vector<std::unique_ptr<SharedBuffers>> shared(replicas_.size());
   std::vector<std::unique_ptr<AveragesInPlace>> averages(replicas_.size());

@@ -13,6 +13,7 @@
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/parallel/training/load_state.h>
+#include <lockstep/parallel/training/loss_scale.h>
 #include <lockstep/parallel/training/replica.h>
 #include <lockstep/parallel/training/replica_state.h>
 #include <lockstep/parallel/training/split_tuner.h>
@@ -106,12 +107,12 @@ void require_lr(const LrState& lr) {
 
 void require_loss_scale(const LossScaleState& state) {
   const auto is_count = [](int64_t number) { return number >= 0 && number <= kMostSteps; };
-  if (state.scale > 0 && std::isfinite(static_cast<float>(state.scale)) && is_count(state.good_steps) &&
-      is_count(state.updates)) {
+  if (state.scale >= kLeastLossScale && std::isfinite(static_cast<float>(state.scale)) &&
+      is_count(state.good_steps) && is_count(state.updates)) {
     return;
   }
   throw WeightsError(fmt::format("the state has the loss scale {} after {} updates, {} good steps: a finite "
-                                 "number above 0 and two counts were expected",
+                                 "number from 2^-16 and two counts were expected",
                                  state.scale, state.updates, state.good_steps),
                      kHint);
 }
@@ -225,6 +226,7 @@ void Trainer::load(const TrainState& state) {
   });
   throw_if_aborted();
   steps_taken_ = numbers.steps;
+  plain_steps_ = numbers.loss_scale ? 0 : numbers.steps;
   lr_state_ = numbers.lr;
   rows_ = 0;
   times_ = {};

@@ -198,6 +198,8 @@ TEST_CASE("a parameter that is frozen is evaluated as it is, and averaged again 
   for (int step = 0; step < 3; ++step) trainer->step(kBatches[static_cast<size_t>(step)]);
   CHECK_FALSE(inner(trainer->averaged_weights()).equal(inner(trainer->weights())));
   freeze(true);
+  CHECK(inner(trainer->averaged_weights()).equal(inner(trainer->weights())));  // before a step has followed
+  CHECK_FALSE(trainer->averaged_weights()[1].tensor.equal(trainer->weights()[1].tensor));
   trainer->step(kBatches[3]);
   const auto frozen = inner(trainer->weights());
   CHECK(inner(trainer->averaged_weights()).equal(frozen));

@@ -6,15 +6,18 @@
 #include <cmath>
 #include <functional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <lockstep/data/resident_rows.h>
+#include <lockstep/parallel/train_epochs.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/parallel/trainer_cases.h>
 #include <lockstep/tests/parallel/trainer_states.h>
 #include <lockstep/tests/parallel/training/layouts.h>
 #include <lockstep/tests/support/compare.h>
+#include <lockstep/tests/support/refusal.h>
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -203,10 +206,14 @@ TEST_CASE("a state without a loss scale begins with the first one, and a wrong o
   CHECK(scale_of(trainer) == LossScaleState{.scale = 8192});
   for (const auto& wrong :
        {LossScaleState{.scale = 0}, LossScaleState{.scale = NAN}, LossScaleState{.scale = 1e300},
-        LossScaleState{.good_steps = -1}, LossScaleState{.updates = -1}}) {
+        LossScaleState{.scale = 1e-40}, LossScaleState{.scale = 0x1p-17}, LossScaleState{.good_steps = -1},
+        LossScaleState{.updates = -1}}) {
+    INFO(wrong.scale);
     state.loss_scale = wrong;
     CHECK_THROWS_AS(trainer.load(state), WeightsError);
   }
+  state.loss_scale = LossScaleState{.scale = 0x1p-16};
+  CHECK_NOTHROW(trainer.load(state));
   auto in_fp32 = options;
   in_fp32.replica.precision = Precision::kFp32;
   CHECK_FALSE(wave_trainer(in_fp32).loss_scale());
@@ -246,6 +253,43 @@ TEST_CASE("a run that skips every step ends with an error in every process, afte
       CHECK(end.same_weights);
     }
   }
+}
+
+TEST_CASE("epochs of which every step was skipped end with an error, and more of them train") {
+  auto options = fp16_options(1);
+  options.replica.loss_scale.initial = 0x1p40;  // 2^28 after an epoch of 12 steps, in which nothing fits
+  for (const auto& layout : {Layout{2}, Layout{1, 1}}) {
+    const auto found = in_processes(layout, options, [](int, const TrainerOptions& own) {
+      auto trainer = wave_trainer(own);
+      EpochOptions epochs{.epochs = 1, .batch_size = kStepRows, .order = [](int64_t) {
+                            Rows rows;
+                            for (int64_t row = 0; row < kWaveSteps * kStepRows; ++row) rows.push_back(row);
+                            return rows;
+                          }};
+      const auto refused = refusal_and_hint<NumericError>([&] { train_epochs(trainer, epochs); });
+      epochs.epochs = 4;
+      const bool done = train_epochs(trainer, epochs);
+      return std::tuple(refused, done, trainer.loss_scale()->updates);
+    });
+    for (const auto& [refused, done, updates] : found) {
+      CHECK_THAT(refused, ContainsSubstring("nothing was trained") && ContainsSubstring("Precision::kBf16"));
+      CHECK(done);
+      CHECK(updates > 0);
+    }
+  }
+}
+
+TEST_CASE("a trainer in fp16 that has taken no step since a state of fp32 has nothing to be told") {
+  auto options = fp16_options(1);
+  options.replica.precision = Precision::kFp32;
+  auto in_fp32 = wave_trainer(options);
+  in_fp32.step(rows_of(0));
+  CHECK_NOTHROW(in_fp32.require_updates());
+  auto trainer = wave_trainer(fp16_options(1), /*factor=*/1e20);
+  trainer.load(in_fp32.state());
+  CHECK_NOTHROW(trainer.require_updates());
+  trainer.step(rows_of(1));
+  CHECK_THROWS_AS(trainer.require_updates(), NumericError);
 }
 
 TEST_CASE("a loss that is not finite is told, and its step is skipped") {

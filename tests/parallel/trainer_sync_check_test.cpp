@@ -5,6 +5,8 @@
 #include <lockstep/tests/catch.h>
 #include <cstdint>
 #include <functional>
+#include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -104,6 +106,29 @@ TEST_CASE("replicas pass in every precision, with momentum, with two steps in fl
   options.split.clear();
   options.auto_split = true;
   check_all_tell(told({2, 1}, 1, {}, two_layers(), options), "");
+}
+
+// With a rate of 0 the weights stay alike, whatever the gradients are.
+TEST_CASE("a hook that leaves other numbers on one replica splits the loss scale of fp16, which is named") {
+  TrainerOptions options;
+  options.lr = {.lr = 0};
+  options.replica.precision = Precision::kFp16;
+  options.replica.loss_scale.initial = 1;
+  options.replica.sync.hook = [](Endpoint& endpoint, const GradientBucket& bucket) {
+    return endpoint.allreduce_gradients(bucket.gradients).then([bucket, rank = endpoint.rank()] {
+      if (rank == 1) bucket.gradients.fill_(std::numeric_limits<double>::infinity());
+    });
+  };
+  for (const auto& layout : std::vector<Layout>{{2}, {1, 1}}) {
+    const auto found = in_processes(layout, options, [](int, const TrainerOptions& own) {
+      const auto rows = source(std::make_shared<RowSource>(32));
+      Trainer trainer(two_layers(), rows, rows, own);
+      trainer.step(first_rows(16));
+      return told_by([&] { trainer.check_sync(); });
+    });
+    check_all_tell(found, "after step 1 the replicas differ: the loss scale of rank " + place_of(1, layout) +
+                              " is not that of rank 0");
+  }
 }
 
 TEST_CASE("one changed element of one replica is named in every process") {

@@ -1,15 +1,16 @@
 #include <lockstep/app/train/checkpoint/contents.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/types.h>
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include <lockstep/app/files/json_file.h>
 #include <lockstep/data/train_checkpoint.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/printable.h>
 
 namespace lockstep {
 namespace {
@@ -19,6 +20,16 @@ constexpr JsonLimits kStateLimits = {.numbers = 250'000, .others = 10'000};  // 
 [[noreturn]] void not_a_run(const std::string& why) {
   throw WeightsError(fmt::format("this is no checkpoint of a training run: {}", why),
                      "name one that 'lockstep train --checkpoint-every' has written");
+}
+
+[[noreturn]] void no_averages(const std::string& why) {
+  throw WeightsError(fmt::format("the checkpoint's averages are not of its weights: {}", why),
+                     "use another checkpoint of the run");
+}
+
+// "Float (3, 2)"
+std::string shape_text(const torch::Tensor& tensor) {
+  return fmt::format("{} ({})", torch::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), ", "));
 }
 
 // A program that uses the library writes no plan.
@@ -61,10 +72,16 @@ bool is_finite(const TrainState& state) {
 }
 
 std::vector<NamedTensor> evaluated_weights(TrainState state) {
-  std::map<std::string, torch::Tensor> averages;
-  for (auto& [name, tensor] : state.average) averages.emplace(name, std::move(tensor));
-  for (auto& [name, tensor] : state.model) {
-    if (const auto average = averages.find(name); average != averages.end()) tensor = average->second;
+  for (const auto& [name, average] : state.average) {
+    const auto weight = std::ranges::find(state.model, name, &NamedTensor::name);
+    if (weight == state.model.end()) {
+      no_averages(fmt::format("there is one of {}, which the model does not have", in_quotes(name)));
+    }
+    if (weight->tensor.sizes() != average.sizes() || weight->tensor.dtype() != average.dtype()) {
+      no_averages(fmt::format("that of {} is {}, the weight {}", in_quotes(name), shape_text(average),
+                              shape_text(weight->tensor)));
+    }
+    weight->tensor = average;
   }
   return std::move(state.model);
 }

@@ -30,7 +30,8 @@ Checkpoint to_checkpoint(RunState state);
 // Returns false if a weight, its average or a number of the optimizer is NaN or infinite.
 bool is_finite(const TrainState& state);
 
-// Returns the weights with which the run was evaluated: with --ema their average.
+// Returns the weights with which the run was evaluated: with --ema their average. Throws WeightsError for an
+// average of something else: a name that the model does not have, another shape or dtype.
 std::vector<NamedTensor> evaluated_weights(TrainState state);
 
 // Returns true if another program that uses the library has written it: it has no plan.

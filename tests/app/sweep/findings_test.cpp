@@ -110,10 +110,8 @@ TEST_CASE("diverged cells are counted, with their smallest rate") {
   CHECK_THAT(some, ContainsSubstring("3 of 4 cells diverged, at the smallest rate lr 0.1 on cpux2"));
   CHECK_THAT(some, ContainsSubstring("0.1 on cpu (test acc 0.8000), none on cpux2 (all diverged)"));
   const auto all = text_of({result("cpu", 1, 8, kDiverged), result("cpu", 1, 9, kDiverged)});
-  CHECK_THAT(all, ContainsSubstring("all 2 cells have diverged: try smaller learning rates\n") &&
-                      !ContainsSubstring("2 of 2"));
-  CHECK(text_of({result("cpu", 1, 9, kDiverged)}) ==
-        "the only cell has diverged: try a smaller learning rate\n");
+  CHECK_THAT(all, ContainsSubstring("all 2 cells have diverged\n") && !ContainsSubstring("2 of 2"));
+  CHECK(text_of({result("cpu", 1, 9, kDiverged)}) == "the only cell has diverged\n");
   CHECK_THAT(text_of({result("cpu", 1, .1, .8)}), !ContainsSubstring("diverged"));
 }
 

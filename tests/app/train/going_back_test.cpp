@@ -85,6 +85,20 @@ ModelFactory with_bad_rows(const ModelFactory& plain, int bad, Spoil spoil = mak
   };
 }
 
+// The model whose loss is no number in its `first`-th to `last`-th step, whatever the rows are.
+ModelFactory with_bad_steps(const ModelFactory& plain, int first, int last) {
+  return [plain, first, last, seen = std::make_shared<int>(0)] {
+    auto model = plain();
+    model.loss_sum = [first, last, seen, module = model.module, loss = model.loss_sum](const Batch& inputs) {
+      auto outcome = loss(inputs);
+      if (!module->is_training()) return outcome;
+      if (++*seen >= first && *seen <= last) make_loss_nan(outcome, *module);
+      return outcome;
+    };
+    return model;
+  };
+}
+
 // The model whose loss is no number whenever it is trained, or evaluated.
 ModelFactory with_bad_losses(const ModelFactory& plain, bool in_training) {
   return [plain, in_training] {
@@ -216,6 +230,35 @@ TEST_CASE("what is left out reaches back from the bad step as far as steps befor
     if (expected) after.push_back(*expected);
     CHECK(to_json(position.left_out) == to_json(after));
   }
+}
+
+// From a scale of 1 the 17th skipped step in a row, the run's 20th, ends with an error of the trainer, before
+// any line or checkpoint has looked at the losses.
+TEST_CASE("in fp16 a run goes back to before its first bad loss, also when the loss scale is used up first") {
+  const auto on_nan = GENERATE(OnNan::kStop, OnNan::kSkip, OnNan::kRollback);
+  INFO(name_of(kOnNanNames, on_nan));
+  auto options = run_of(on_nan);
+  options.trainer.replica.precision = Precision::kFp16;
+  options.limit_train = 32 * 30;
+  options.epochs = 1;
+  options.log_every = 50;
+  options.checkpoint_every = "50";
+  auto plan = make_train_plan(options);
+  plan.trainer.replica.loss_scale.initial = 1;
+  plan.factory = with_bad_steps(plan.factory, 4, 20);
+  const TempFolder folder;
+  const auto run = run_in(folder / "run", options, plan);
+  const auto back = named("went_back", run.events);
+  if (on_nan == OnNan::kStop) {
+    CHECK(run.error.find("the loss was not finite at epoch 1, step 4") != std::string::npos);
+    CHECK(back.empty());
+    return;
+  }
+  CHECK(run.error.empty());
+  REQUIRE(back.size() == 1);
+  CHECK(back[0].at("steps") == 0);
+  CHECK(back[0].at("left_out") == json::array({json::array({on_nan == OnNan::kSkip ? 4 : 1, 4})}));
+  CHECK(run.events.back().at("status") == "done");
 }
 
 TEST_CASE("a bad first step and a bad last one can be left out, too") {

@@ -95,6 +95,22 @@ TEST_CASE("a parameter keeps its average when others are held, and a new one beg
   CHECK(average.tensors()[0].tensor.equal((before + 1) / 2));
 }
 
+TEST_CASE("averages stay as they are where other parameters cannot be held") {
+  const auto memory = two_parameters(torch::kFloat64);
+  WeightAverage average(.5);
+  average.hold(kNames, memory.params(), memory.flat());
+  write_values(memory, 0);
+  average.update();
+  write_values(memory, 1);
+  CHECK_THROWS(average.hold({"q0", "q1"}, memory.params(), /*flat=*/{}));
+  average.update();
+  const auto found = average.tensors();
+  CHECK(found.at(0).name == "p0");
+  const auto expected = memory.params()[0].detach().clone();
+  write_values(memory, 0);
+  CHECK(found[0].tensor.equal((expected + memory.params()[0].detach()) / 2));
+}
+
 TEST_CASE("while averages are in place the parameters are these, and then what they were, bit by bit") {
   const auto memory = two_parameters(torch::kFloat32);
   write_values(memory, 3);

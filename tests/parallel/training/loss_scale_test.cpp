@@ -27,6 +27,14 @@ TEST_CASE("the scale stays where twice as much is not a finite float") {
   CHECK(after_step({.growth_interval = 1}, largest, true).scale == 0x1p127);
 }
 
+TEST_CASE("a scale is a float, with which the loss is multiplied and gradients are divided") {
+  LossScale scale({.initial = 1000.1}, torch::kCPU);
+  CHECK(scale.state().scale == static_cast<double>(1000.1f));
+  scale.set_state({.scale = 3000.7, .good_steps = 2, .updates = 5});
+  CHECK(scale.state() ==
+        LossScaleState{.scale = static_cast<double>(3000.7f), .good_steps = 2, .updates = 5});
+}
+
 TEST_CASE("gradients are divided by the scale, or zero where one is not finite") {
   LossScale scale({.initial = 8}, torch::kCPU);
   CHECK(scale.scaled(torch::full({}, 3, torch::kFloat16)).equal(torch::full({}, 24.f)));

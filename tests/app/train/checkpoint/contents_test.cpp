@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include <lockstep/app/train/checkpoint/command.h>
 #include <lockstep/app/train/checkpoint/contents.h>
@@ -67,6 +68,19 @@ TEST_CASE("the weights that were evaluated are the averages, where there are som
   CHECK(is_finite(state));
   state.average.front().tensor.fill_(NAN);
   CHECK_FALSE(is_finite(state));
+}
+
+TEST_CASE("averages that are not of the model's weights are refused") {
+  const std::vector<NamedTensor> wrong = {{"module.w", torch::zeros({3})},
+                                          {"w", torch::zeros({4})},
+                                          {"w", torch::zeros({3, 1})},
+                                          {"w", torch::zeros({3}, torch::kFloat64)}};
+  for (const auto& average : wrong) {
+    auto state = state_of(4).trainer;
+    state.average = {average};
+    CHECK_THROWS_AS(evaluated_weights(state), WeightsError);
+    CHECK_THROWS_WITH(evaluated_weights(state), ContainsSubstring("\"" + average.name + "\""));
+  }
 }
 
 TEST_CASE("files that are not a run's checkpoint are refused") {
