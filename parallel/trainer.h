@@ -85,7 +85,7 @@ class Trainer {
 
   // Tells each replica's source which rows a later step() of this batch asks it for
   // (BatchSource::will_need()). Call it a batch or more ahead. With auto_split other replicas may take them
-  // in the end.
+  // in the end. Throws DataError for a row that does not exist.
   void will_need(std::span<const int64_t> rows, int64_t epoch = 0) const;
 
   // Counts a step that changes nothing: the learning rate of the next one is as after a step.
@@ -120,7 +120,8 @@ class Trainer {
   // the trainers can be used afterwards.
   RowSums evaluate(const EvaluationProgress& progress = {});
 
-  // The same for the test set of this name. Throws UsageError, with the names that there are, for another.
+  // The same for the test set of this name. Throws UsageError, with the names that there are, for another; of
+  // several sets also in every process where these evaluate different ones.
   RowSums evaluate(std::string_view test_set, const EvaluationProgress& progress = {});
 
   // Returns the model's outputs (Model::output) for rows of a data set, in their order: (rows, ...) on the
