@@ -277,6 +277,11 @@ TEST_CASE("outputs that are not one per row, or not of one shape, end the call w
         ContainsSubstring("in the prediction of rows 0 to 255: the outputs of 256 rows are [10] on cpu") ||
             ContainsSubstring(
                 "in the prediction of rows 256 to 299: the outputs of 44 rows are [10] on cpu"));
+    Trainer trainer(sum, rows_on_device(300), rows_on_device(300), options_for(1));
+    CHECK_THAT(refusal_of([&] {
+                 trainer.predict(rows_on_device(300), Rows{90, 7, 8});
+               }),
+               ContainsSubstring("in the prediction of rows 90, ..., 8: the outputs of 3 rows are [10]"));
     CHECK_THAT(error_of(growing),
                ContainsSubstring("rank 1 (cpu): in the prediction of rows 256 to 299: the outputs are Float "
                                  "[n, 4], those of the first block Float [n, 10]"));
