@@ -155,11 +155,12 @@ class Trainer {
   // world as in the state, the same options and devices, the next steps give the same bits as those of the
   // saved trainer (with auto_split: once the shares are settled there; not if the model draws numbers, as
   // dropout does, on a GPU with several replicas: they share its generator). With another number all replicas
-  // start with the model's batch-norm statistics. Torch's default generator becomes that of the state, for
-  // what the program draws between steps. Writes in place. Sums not yet taken are dropped. With options.ema
-  // the average of a state that has none, such as that of a Trainer without it, begins with the next step.
-  // Throws WeightsError in every process, and changes nothing, if the state is not of this model, precision
-  // and optimizer, or has an average without options.ema; also the error that ended a collective.
+  // start with the model's batch-norm statistics. Torch's default generator becomes that which the state has
+  // of this process's first replica, for what the program draws between steps. Writes in place. Sums not yet
+  // taken are dropped. With options.ema the average of a state that has none, such as that of a Trainer
+  // without it, begins with the next step. Throws WeightsError in every process, and changes nothing, if the
+  // state is not of this model, precision and optimizer, or has an average without options.ema; also the
+  // error that ended a collective.
   void load(const TrainState& state);
 
   // Compares the parameters of all replicas of the world, bit by bit, those on devices of one type with each
