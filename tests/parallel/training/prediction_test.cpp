@@ -248,7 +248,14 @@ TEST_CASE("processes that want other rows or data are refused, the same in each"
   });
   const auto data =
       refusals([](int process, Trainer& trainer) { trainer.predict(rows_on_device(process == 0 ? 8 : 9)); });
-  for (const auto* both : {&rows, &data}) {
+  const auto missing = refusals([](int process, Trainer& trainer) {
+    const SourceFactory none = [](torch::Device) -> std::shared_ptr<const BatchSource> {
+      throw DataError("no such file");
+    };
+    trainer.predict(process == 0 ? rows_on_device(8) : none);
+  });
+  CHECK_THAT(missing[0], ContainsSubstring("process 1 has no data: no such file where process 0 has"));
+  for (const auto* both : {&rows, &data, &missing}) {
     CHECK_THAT((*both)[0], StartsWith("the rows to predict differ: process 1 has "));
     CHECK((*both)[1] == (*both)[0]);
   }
