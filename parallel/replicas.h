@@ -137,7 +137,8 @@ class Replicas {
     loop_.step(deal(batch, function));
   }
 
-  // The same without gradients, and with the attached modules in evaluation mode; counts as no step. Returns
+  // The same without gradients, and with the attached modules in evaluation mode; counts as no step. A
+  // function that calls torch::autograd::grad() enables them itself (torch::AutoGradMode). Returns
   // what Step::add() has added: each row counts once, for any number of replicas. The same in every process.
   template <class Batch, class Function>
   NamedSums evaluate(const Batch& batch, Function&& function) {
