@@ -38,6 +38,7 @@ DataLoaderOptions checked_options(DataLoaderOptions options) {
     throw UsageError(fmt::format("rank is {} in a world of {}", options.rank, options.world),
                      "ranks count from 0: endpoint.rank() and endpoint.world_size()");
   }
+  shard_sizes(/*rows=*/1, options.world, options.split);  // throws for shares that are none
   return options;
 }
 
@@ -113,7 +114,7 @@ DataLoaderSteps::Step DataLoaderSteps::step_at(int64_t epoch, int64_t number,
                                                const std::vector<int64_t>& order) const {
   const auto first = number * options_.batch_rows;
   Step step{.epoch = epoch, .number = number, .batch_rows = std::min(options_.batch_rows, rows_ - first)};
-  const auto sizes = shard_sizes(step.batch_rows, options_.world);
+  const auto sizes = shard_sizes(step.batch_rows, options_.world, options_.split);
   const auto own = sizes.begin() + options_.rank;
   const auto begin = order.begin() + first + std::accumulate(sizes.begin(), own, int64_t{0});
   step.rows.assign(begin, begin + *own);

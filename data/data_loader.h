@@ -43,6 +43,7 @@ struct DataLoaderOptions {
   uint64_t seed = 0;       // the same on all ranks
   int workers = 1;         // threads that read ahead; they run on the cores of the thread that calls start()
   int64_t ahead = 2;       // batches that are read ahead per worker
+  std::vector<double> split = {};  // shares of the rows, one per rank, as Replicas has; empty: even ones
 };
 
 // The part of DataLoader that knows no types: the order, the workers, their random numbers and errors.

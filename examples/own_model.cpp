@@ -9,6 +9,7 @@
 #include <lockstep/data/resident_rows.h>
 #include <lockstep/data/train_checkpoint.h>
 #include <lockstep/parallel/devices.h>
+#include <lockstep/parallel/main_thread.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/model_factory.h>
@@ -21,6 +22,7 @@ struct Net : torch::nn::Module {
 };
 
 int main(int argc, char** argv) try {
+  lockstep::leave_cores_to_replicas();
   torch::manual_seed(0);
   const auto X = torch::rand({4096, 2}) * 2 - 1, y = (X.norm(2, 1) < .8).to(torch::kInt64);  // in a circle?
   const auto data = lockstep::resident_rows({X, y});

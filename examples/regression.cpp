@@ -11,6 +11,7 @@
 #include <lockstep/data/resident_rows.h>
 #include <lockstep/parallel/check_split.h>
 #include <lockstep/parallel/devices.h>
+#include <lockstep/parallel/main_thread.h>
 #include <lockstep/parallel/train_epochs.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/support/error.h>
@@ -30,6 +31,7 @@ lockstep::SourceFactory houses(int64_t rows) {
 }
 
 int main(int argc, char** argv) try {
+  lockstep::leave_cores_to_replicas();
   torch::manual_seed(0);
   const auto train = houses(4096), test = houses(1024);
   // Sums over the rows: so any split of a batch gives the same step. lockstep::mse() is this loss,

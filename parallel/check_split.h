@@ -17,15 +17,16 @@
 namespace lockstep {
 
 // Computes these rows, at least five, as one shard and as two unequal ones, and compares the gradient, the
-// loss, its weight and all metrics, in evaluation and in training mode. They must agree to rounding in
-// double; numbers that a loss computes in another floating-point type, to that type's. Throws UsageError with
-// both values and a hint for:
+// loss, its weight and all metrics, in evaluation and in training mode. They must agree to 1e-5 of their
+// size, since a part of a model may compute in float32; sums that are bfloat16 or float16, to 2e-2. Throws
+// UsageError with both values and a hint for:
 // - a loss, a metric or a weight that is no sum over rows, such as a mean;
 // - a gradient that depends on the split where the loss does not;
 // - a weight of the loss that depends on the parameters (Model::weight is of the batch alone);
 // - a batch norm in training mode, whose statistics are of each replica's rows. That may be as you want it.
-//   With BnPolicy::kSync Trainer gives it those of the whole batch: pass that here, too, or to check all but
-//   the batch norms. Then the sums of 0 rows must be 0, since replicas without rows compute with kSync;
+//   With BnPolicy::kSync Trainer gives lockstep's own those of the whole batch, and refuses torch's: pass
+//   that here, too, or to check all but the batch norms, of either kind. Then the sums of 0 rows must be 0,
+//   since replicas without rows compute with kSync;
 // - a model that draws random numbers in evaluation mode, which cannot be compared. Those that it draws in
 //   training mode alone, such as dropout, are each replica's own: then evaluation mode counts.
 // Throws also UsageError and FailedError for faults of the model and the data, as Trainer does.

@@ -100,8 +100,9 @@ class Replicas {
   // Lets checkpoints hold an optimizer of torch::optim (its learning rates and its state, not its other
   // options), or a tensor that each replica has for itself, such as the state of a recurrent network. member:
   // as for attach(); an optimizer may also be held by a pointer. name: as for attach(). A tensor may be
-  // undefined. Throws UsageError for a name that is taken, and for an optimizer whose state is unknown
-  // (torch::optim's SGD, Adam, AdamW, RMSprop and Adagrad are known).
+  // undefined. Throws UsageError for a name that is taken, for an optimizer whose state is unknown
+  // (torch::optim's SGD, Adam, AdamW, RMSprop and Adagrad are known), and in every process when these keep
+  // different things.
   template <class Member>
   void keep(const std::string& name, Member member) {
     constexpr bool kTensor = std::is_same_v<std::invoke_result_t<const Member&, T&>, torch::Tensor&>;
@@ -129,13 +130,15 @@ class Replicas {
   // does not need for its own replicas need not be loaded if the batch is numbers of rows. Throws UsageError
   // for no rows, and in every process when these have different steps, rows, row numbers or int64 tensors on
   // the host, such as labels and token ids. (On GPUs the next take_sums(), evaluate(), state() or load()
-  // throws that, or one of the next 256 steps: a step does not wait for the one before it.)
+  // throws that, or one of the next 256 steps: a step does not wait for the one before it.) Where one process
+  // trains and another evaluates, which makes other collectives, one may get its PeerError instead.
   template <class Batch, class Function>
   void step(const Batch& batch, Function&& function) {
     loop_.step(deal(batch, function));
   }
 
-  // The same without gradients, and with the attached modules in evaluation mode; counts as no step. Returns
+  // The same without gradients, and with the attached modules in evaluation mode; counts as no step. A
+  // function that calls torch::autograd::grad() enables them itself (torch::AutoGradMode). Returns
   // what Step::add() has added: each row counts once, for any number of replicas. The same in every process.
   template <class Batch, class Function>
   NamedSums evaluate(const Batch& batch, Function&& function) {

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <utility>
 
+#include <lockstep/parallel/collectives/agree.h>
 #include <lockstep/parallel/collectives/step_votes.h>
+#include <lockstep/parallel/replicas/batch_rows.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -15,9 +17,9 @@ class EpochLoop {
   EpochLoop(Trainer& trainer, const EpochOptions& options)
       : trainer_(trainer),
         options_(options),
-        rows_(validated(options)),
+        rows_(agreed_rows()),
         steps_((rows_ + options.batch_size - 1) / options.batch_size),
-        votes_(trainer.options().process_group.get(), /*questions=*/1) {}
+        votes_(group(), /*questions=*/1) {}
 
   bool run() {
     const auto all = options_.epochs * steps_;
@@ -29,24 +31,38 @@ class EpochLoop {
   }
 
  private:
-  // Returns the rows of an epoch.
-  static int64_t validated(const EpochOptions& options) {
-    if (options.batch_size < 1) {
-      throw UsageError(fmt::format("a batch of {} rows", options.batch_size),
+  ProcessGroup* group() const { return trainer_.options().process_group.get(); }
+
+  // Returns the rows of an epoch. The processes tell their options before one of them may refuse its own.
+  int64_t agreed_rows() const {
+    const auto rows = options_.order ? static_cast<int64_t>(options_.order(0).size()) : 0;
+    agree(group(), "epochs",
+          {fmt::format("{} epochs", options_.epochs), fmt::format("batches of {} rows", options_.batch_size),
+           options_.order ? fmt::format("{} rows in an epoch", rows) : "no order"},
+          "give train_epochs() the same ones in all processes");
+    if (options_.epochs < 0) {
+      throw UsageError(fmt::format("a training of {} epochs", options_.epochs),
+                       "epochs are those of the whole training, with those that were trained before");
+    }
+    if (options_.batch_size < 1) {
+      throw UsageError(fmt::format("a batch of {} rows", options_.batch_size),
                        "batch_size is the number of rows of a step, over all replicas");
     }
-    if (!options.order) {
+    if (!options_.order) {
       throw UsageError(
           "the epochs have no order",
           "give a function that returns the rows of an epoch, such as batch_order(seed, epoch, rows)");
     }
-    const auto rows = static_cast<int64_t>(options.order(0).size());
     if (rows == 0) throw UsageError("an epoch of 0 rows", "order returns the numbers of an epoch's rows");
     return rows;
   }
 
-  std::vector<int64_t> order_of(int64_t epoch) const {
+  std::vector<int64_t> agreed_order(int64_t epoch) const {
     auto order = options_.order(epoch);
+    agree(group(), "orders of an epoch",
+          {fmt::format("epoch {} after {} steps", epoch + 1, trainer_.steps_taken()),
+           fmt::format("{} rows with the digest {:016x}", order.size(), batch_digest(order))},
+          "order returns the same rows in every process, as batch_order() does with one seed");
     if (static_cast<int64_t>(order.size()) == rows_) return order;
     throw UsageError(fmt::format("epoch {} has {} rows, the first one {}", epoch + 1, order.size(), rows_),
                      "all epochs have as many rows, so that a number of steps says where a training is");
@@ -54,7 +70,7 @@ class EpochLoop {
 
   // Returns false if it was stopped.
   bool run_epoch(int64_t epoch) {
-    const auto order = order_of(epoch);
+    const auto order = agreed_order(epoch);
     EpochRun run(epoch, steps_);
     run.step_ = trainer_.steps_taken() - epoch * steps_;
     while (run.step_ < steps_) {
@@ -64,8 +80,11 @@ class EpochLoop {
       trainer_.step(batch_of(order, run.step_, options_.batch_size), epoch);
       ++run.step_;
       if (options_.after_step) options_.after_step(run);
-      const bool last = run.step_ == steps_;
-      const auto stops = last ? votes_.agree_now(run.stops_) : votes_.after_step(run.stops_);
+      // The callback may have loaded a state or left out steps.
+      run.step_ = std::min(trainer_.steps_taken() - epoch * steps_, steps_);
+      const bool goes_back = run.step_ < 0, last = run.step_ == steps_;
+      const auto stops = goes_back || last ? votes_.agree_now(run.stops_) : votes_.after_step(run.stops_);
+      if (goes_back) return stops == 0;
       if (stops == 0) continue;
       run.stops_ = true;
       if (last) break;
@@ -84,8 +103,13 @@ class EpochLoop {
 };
 
 std::span<const int64_t> batch_of(std::span<const int64_t> order, int64_t step, int64_t batch_size) {
-  const auto first = static_cast<size_t>(step * batch_size);
-  return order.subspan(first, std::min(static_cast<size_t>(batch_size), order.size() - first));
+  const auto rows = static_cast<int64_t>(order.size());
+  if (batch_size < 1 || step < 0 || step > (rows - 1) / batch_size || rows == 0) {
+    throw UsageError(fmt::format("there is no step {} of {} rows in batches of {}", step, rows, batch_size),
+                     "an epoch has the steps 0 .. (rows - 1) / batch_size");
+  }
+  const auto first = step * batch_size;
+  return order.subspan(static_cast<size_t>(first), static_cast<size_t>(std::min(batch_size, rows - first)));
 }
 
 bool train_epochs(Trainer& trainer, const EpochOptions& options) { return EpochLoop(trainer, options).run(); }

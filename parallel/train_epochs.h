@@ -49,19 +49,22 @@ struct EpochOptions {
   std::function<std::vector<int64_t>(int64_t epoch)> order = {};
   // Called in every process after each step and each whole epoch, in the thread that calls train_epochs().
   // They may call the trainer: evaluate(), state() and other calls that all processes make, in all of them.
+  // After load() and leave_out_step() the loop goes on from steps_taken(), also in an earlier epoch.
   // Trainer::step() has returned; take_sums() waits for the step. After an exception of theirs the others get
   // a PeerError when this process leaves. May be empty.
   std::function<void(EpochRun&)> after_step = {};
   std::function<void(EpochRun&)> after_epoch = {};
 };
 
-// The rows of a step of an epoch, from 0. The last batch may be smaller.
+// The rows of a step of an epoch, from 0. The last batch may be smaller. Throws UsageError for a step that
+// the epoch does not have.
 std::span<const int64_t> batch_of(std::span<const int64_t> order, int64_t step, int64_t batch_size);
 
 // Trains up to the end of options.epochs, from trainer.steps_taken() on: a trainer that has loaded a state
 // goes on in the middle of its epoch, if batch size and rows are the same. Every process calls it. Returns
-// false if it was stopped before the end; another call goes on. Throws UsageError for a batch size below 1,
-// without an order, and for epochs of different sizes; at the end what Trainer::require_updates() throws;
+// false if it was stopped before the end; another call goes on. Throws UsageError in every process for a
+// negative number of epochs, a batch size below 1, no order, epochs of different sizes, and where processes
+// have other options or another order of an epoch's rows; at the end what Trainer::require_updates() throws;
 // what Trainer::step() and the callbacks throw.
 bool train_epochs(Trainer& trainer, const EpochOptions& options);
 

@@ -85,7 +85,7 @@ class Trainer {
 
   // Tells each replica's source which rows a later step() of this batch asks it for
   // (BatchSource::will_need()). Call it a batch or more ahead. With auto_split other replicas may take them
-  // in the end.
+  // in the end. Throws DataError for a row that does not exist.
   void will_need(std::span<const int64_t> rows, int64_t epoch = 0) const;
 
   // Counts a step that changes nothing: the learning rate of the next one is as after a step.
@@ -125,7 +125,8 @@ class Trainer {
   // the trainers can be used afterwards.
   RowSums evaluate(const EvaluationProgress& progress = {});
 
-  // The same for the test set of this name. Throws UsageError, with the names that there are, for another.
+  // The same for the test set of this name. Throws UsageError, with the names that there are, for another; of
+  // several sets also in every process where these evaluate different ones.
   RowSums evaluate(std::string_view test_set, const EvaluationProgress& progress = {});
 
   // Returns the model's outputs (Model::output) for rows of a data set, in their order: (rows, ...) on the
@@ -159,11 +160,12 @@ class Trainer {
   // world as in the state, the same options and devices, the next steps give the same bits as those of the
   // saved trainer (with auto_split: once the shares are settled there; not if the model draws numbers, as
   // dropout does, on a GPU with several replicas: they share its generator). With another number all replicas
-  // start with the model's batch-norm statistics. Torch's default generator becomes that of the state, for
-  // what the program draws between steps. Writes in place. Sums not yet taken are dropped. With options.ema
-  // the average of a state that has none, such as that of a Trainer without it, begins with the next step.
-  // Throws WeightsError in every process, and changes nothing, if the state is not of this model, precision
-  // and optimizer, or has an average without options.ema; also the error that ended a collective.
+  // start with the model's batch-norm statistics. Torch's default generator becomes that which the state has
+  // of this process's first replica, for what the program draws between steps. Writes in place. Sums not yet
+  // taken are dropped. With options.ema the average of a state that has none, such as that of a Trainer
+  // without it, begins with the next step. Throws WeightsError in every process, and changes nothing, if the
+  // state is not of this model, precision and optimizer, or has an average without options.ema; also the
+  // error that ended a collective.
   void load(const TrainState& state);
 
   // Compares the parameters of all replicas of the world, bit by bit, those on devices of one type with each

@@ -25,10 +25,10 @@ torch::Tensor class_numbers(const torch::Tensor& y) {
 
 constexpr int64_t kIgnored = -100;  // torch's ignore_index
 
-// Throws DataError if these are why torch has thrown. Reads labels on a CPU alone: a GPU would have to be
-// waited for, and is lost after such an error.
+// Throws DataError for shapes that do not fit, or labels that are no classes. Reads labels on a CPU alone: a
+// GPU would have to be waited for, and is lost after such an error.
 void require_fitting(const torch::Tensor& logits, const torch::Tensor& y) {
-  if (logits.dim() < 2 || y.dim() + 1 != logits.dim() || y.size(0) != logits.size(0)) {
+  if (logits.dim() != 2 || y.dim() != 1 || y.size(0) != logits.size(0)) {
     throw DataError(fmt::format("labels of shape [{}] for logits of shape [{}]", fmt::join(y.sizes(), ", "),
                                 fmt::join(logits.sizes(), ", ")),
                     "logits are (n, classes), labels (n)");
@@ -57,6 +57,7 @@ torch::Tensor wide(const torch::Tensor& output) {
 Outcome class_outcome(const torch::Tensor& output, const torch::Tensor& y, bool with_top5) {
   const auto classes = class_numbers(y);
   const auto logits = wide(output);
+  if (logits.dim() != 2) require_fitting(logits, classes);  // torch takes (n, classes, ...), too
   Outcome outcome;
   try {
     outcome.loss = torch::cross_entropy_loss(logits, classes, /*weight=*/{}, at::Reduction::Sum, kNoLabel);

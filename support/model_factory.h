@@ -32,8 +32,8 @@ class NetFactory {
                     { net.forward(in.input()) } -> std::convertible_to<torch::Tensor>;
                   }) {
       output([](Net& net, const Batch& in) -> torch::Tensor { return net.forward(in.input()); });
-      loss(classification());
     }
+    loss(classification());
   }
 
   // A function that gives Model::output. Without one it is net.forward() of the batch's one input, where
@@ -108,8 +108,9 @@ class NetFactory {
   std::function<torch::Tensor(const Batch&)> weight_;
 };
 
-// A factory that constructs a Net from copies of `args` in each call. Without a loss it is classification().
-// If Net has `use_bf16_weights(Params)`, the model has it, too.
+// A factory that constructs a Net from copies of `args` in each call. Without a loss it is classification()
+// of the output; a Net without a forward() of one tensor needs an output() for it, or a loss of its own. If
+// Net has `use_bf16_weights(Params)`, the model has it, too.
 template <class Net, class... Args>
 NetFactory<Net> model_factory(Args... args) {
   return NetFactory<Net>([args...] { return std::make_shared<Net>(args...); });

@@ -8,12 +8,15 @@
 
 namespace lockstep {
 
-void upload_rows(std::span<const int64_t> rows, int64_t size, torch::Device device, torch::Tensor& into) {
+void require_rows_exist(std::span<const int64_t> rows, int64_t size) {
   const auto outside =
       std::find_if(rows.begin(), rows.end(), [&](int64_t row) { return row < 0 || row >= size; });
-  if (outside != rows.end()) {
-    throw DataError(fmt::format("row {} does not exist: the data set has rows 0 to {}", *outside, size - 1));
-  }
+  if (outside == rows.end()) return;
+  throw DataError(fmt::format("row {} does not exist: the data set has rows 0 to {}", *outside, size - 1));
+}
+
+void upload_rows(std::span<const int64_t> rows, int64_t size, torch::Device device, torch::Tensor& into) {
+  require_rows_exist(rows, size);
   const auto n = static_cast<int64_t>(rows.size());
   if (!into.defined() || into.numel() != n || into.device() != device) {
     into = torch::empty({n}, torch::dtype(torch::kInt64).device(device));

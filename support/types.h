@@ -55,8 +55,10 @@ struct Outcome {
 // tensors.
 struct Model {
   std::shared_ptr<torch::nn::Module> module;
-  std::function<Outcome(const Batch&)> loss_sum;  // not called without rows, but with BnPolicy::kSync
-  std::vector<MetricKind> metrics = {};           // of each outcome
+  // Not called without rows, but with BnPolicy::kSync. Evaluations compute without gradients: a loss that
+  // calls torch::autograd::grad() enables them itself (torch::AutoGradMode).
+  std::function<Outcome(const Batch&)> loss_sum;
+  std::vector<MetricKind> metrics = {};  // of each outcome
   // For a loss that is no mean over rows, such as one per token: the weight of these rows, a number () on
   // their device, of the batch alone. Trainer divides the sum of the losses by the sum of the weights of all
   // rows of a batch, which it knows before the backward passes. No function: each row weighs 1.

@@ -6,8 +6,8 @@
 //   options.lr = {.schedule = Schedule::kPlateau, .lr = .1, .plateau = {.factor = .5, .patience = 2}};
 //   options.lr = {.function = [](int64_t step) { return .1 / std::sqrt(step + 1.); }};
 //
-// With kPlateau call Trainer::observe_loss(trainer.evaluate().loss()) after each evaluation. A rate that
-// Trainer::set_lr() has set holds before all of these.
+// With kPlateau call Trainer::observe_loss(trainer.evaluate().mean_loss()) after each evaluation. A
+// rate that Trainer::set_lr() has set holds before all of these.
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,8 @@ torch::Tensor bytes_or_none(const torch::Tensor& bytes) {
   return bytes.defined() ? bytes : torch::empty({0}, torch::kUInt8);
 }
 
-// A state as one list of tensors, which travels to the other processes.
+// A state as one list of tensors, which travels to the other processes. Throws WeightsError for an undefined
+// one.
 std::vector<NamedTensor> listed(const TrainState& state) {
   std::vector<NamedTensor> all = {{"steps", torch::full({1}, state.steps, torch::kInt64)}};
   append(all, with_prefix("model", state.model));
@@ -30,6 +31,10 @@ std::vector<NamedTensor> listed(const TrainState& state) {
     append(all, with_prefix(name, {{"host", bytes_or_none(replica.host_generator)},
                                    {"device", bytes_or_none(replica.device_generator)}}));
     append(all, with_prefix(name + ".buffers", replica.buffers));
+  }
+  for (const auto& [name, tensor] : all) {
+    if (tensor.defined()) continue;
+    throw WeightsError(fmt::format("{} of the state is undefined", name), kStateHint);
   }
   return all;
 }
@@ -47,6 +52,28 @@ TrainState unlisted(const std::vector<NamedTensor>& all) {
                               .host_generator = own[0].tensor,
                               .device_generator = own[1].tensor});
   }
+}
+
+constexpr const char* kRefused = ".refused";  // the one tensor of a list that process 0 tells instead
+
+// Process 0's state, in every process, or its refusal.
+TrainState state_of_first(ReplicaLoop& loop, const TrainState& given) {
+  std::vector<NamedTensor> own = {{kRefused, torch::zeros({1})}};
+  std::exception_ptr refused;
+  try {
+    if (loop.first_rank() == 0) own = listed(given);
+  } catch (const WeightsError&) {  // the other processes wait for the state
+    refused = std::current_exception();
+  }
+  torch::Tensor bytes;
+  loop.run([&, packed = to_bytes(own)](int local, Endpoint& endpoint) {
+    const auto received = broadcast_bytes(packed, endpoint);
+    if (local == 0) bytes = received;
+  });
+  if (refused) std::rethrow_exception(refused);
+  const auto all = from_bytes(bytes);
+  if (all.front().name != kRefused) return unlisted(all);
+  throw WeightsError("process 0 does not take the state that it was given", kStateHint);
 }
 
 }  // namespace
@@ -89,16 +116,8 @@ TrainState ReplicaLoop::state() {
 void ReplicaLoop::load(const TrainState& given) {
   auto& parts = *parts_;
   parts.compare_batches();
-  TrainState state = given;
-  if (world_size() != local_size()) {
-    torch::Tensor bytes;
-    const auto own = first_rank() == 0 ? to_bytes(listed(given)) : torch::empty({0}, torch::kUInt8);
-    run([&](int local, Endpoint& endpoint) {
-      const auto received = broadcast_bytes(own, endpoint);
-      if (local == 0) bytes = received;
-    });
-    state = unlisted(from_bytes(bytes));
-  }
+  const bool alone = world_size() == local_size();
+  const auto state = alone ? unlisted(listed(given)) : state_of_first(*this, given);
   std::vector<std::exception_ptr> refused(static_cast<size_t>(local_size()));
   std::vector<std::string> texts;  // of all ranks; empty where one takes the state
   run([&](int local, Endpoint& endpoint) {

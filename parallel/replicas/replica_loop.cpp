@@ -56,6 +56,11 @@ void require_new_name(const std::string& name, const char* call, const Things& b
   }
 }
 
+void agree_on_kept(const ReplicasOptions& options, const char* kind, const std::string& name) {
+  agree(options.process_group.get(), "kept optimizers and tensors", {fmt::format("{} '{}'", kind, name)},
+        "keep the same ones in all processes, in the same order");
+}
+
 }  // namespace
 
 ReplicaLoop::Parts::Parts(ReplicasOptions given)
@@ -134,6 +139,7 @@ void ReplicaLoop::attach(const std::string& name, const OfReplica<torch::nn::Mod
 
 void ReplicaLoop::keep(const std::string& name, OfReplica<torch::optim::Optimizer&> optimizer) {
   require_new_name(name, "keep", parts_->kept);
+  agree_on_kept(parts_->options, "the optimizer", name);
   // Without collectives: every process refuses it, and can go on.
   parts_->workers.run([&](int local) {
     if (local == 0) require_known_optimizer(optimizer(local));
@@ -143,6 +149,7 @@ void ReplicaLoop::keep(const std::string& name, OfReplica<torch::optim::Optimize
 
 void ReplicaLoop::keep(const std::string& name, OfReplica<torch::Tensor&> tensor) {
   require_new_name(name, "keep", parts_->kept);
+  agree_on_kept(parts_->options, "the tensor", name);
   parts_->kept.push_back({.name = name, .optimizer = {}, .tensor = std::move(tensor)});
 }
 

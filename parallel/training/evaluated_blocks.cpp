@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
 
 #include <lockstep/parallel/replica_random.h>
@@ -13,6 +14,13 @@ namespace {
 
 // A model that draws numbers here gets the same ones for a block on any replica, every time.
 constexpr uint64_t kEvaluationSeed = 0;
+
+// "0 to 255"; of rows that do not follow each other "900, ..., 3".
+std::string text_of(std::span<const int64_t> rows) {
+  const auto jump = std::ranges::adjacent_find(rows, [](int64_t a, int64_t b) { return b != a + 1; });
+  const bool follow = jump == rows.end();
+  return fmt::format("{}{}{}", rows.front(), follow ? " to " : ", ..., ", rows.back());
+}
 
 }  // namespace
 
@@ -40,7 +48,7 @@ torch::Tensor EvaluatedBlocks::compute(int64_t block, std::span<const int64_t> n
                                        const Function& function) {
   upload_rows(numbers, size_, device_, on_device_);
   const ReplicaRandom random(kEvaluationSeed, block, 0);
-  place_ = fmt::format("{} {} to {}", where_, numbers.front(), numbers.back());
+  place_ = where_ + " " + text_of(numbers);
   try {
     source_.gather(on_device_, /*epoch=*/0, into_);
     require_rows(into_, *spec_, on_device_.numel(), [this] { return place_; });

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <lockstep/parallel/collectives/agree.h>
 #include <lockstep/parallel/collectives/gather_tensors.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/parallel/training/evaluated_blocks.h>
@@ -136,6 +137,10 @@ RowSums Trainer::evaluate(std::string_view test_set, const EvaluationProgress& p
   for (const auto& [name, sources] : test_sources_) {
     names.push_back(name);
     if (name == test_set) found = &sources;
+  }
+  if (names.size() > 1) {  // before one process refuses its own name
+    agree(options_.process_group.get(), "test sets to evaluate", {std::string(test_set)},
+          "evaluate the same set in all processes");
   }
   if (!found) {
     throw UsageError(fmt::format("no test set is named {}", test_set),

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <exception>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -18,6 +19,7 @@
 #include <lockstep/parallel/training/model_errors.h>
 #include <lockstep/parallel/training/replica_models.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/words_of.h>
 
 namespace lockstep {
 namespace {
@@ -121,6 +123,10 @@ class RankPrediction {
   EvaluatedBlocks own_;
 };
 
+void agree_on_rows(ProcessGroup* group, const Lines& lines) {
+  agree(group, "rows to predict", lines, "give all processes the same model, data set and rows");
+}
+
 BatchSpec inputs_of(const BatchSpec& spec) {
   BatchSpec inputs;
   std::ranges::copy_if(spec, std::back_inserter(inputs),
@@ -149,8 +155,7 @@ void Trainer::require_predictable(const BatchSource& data, std::span<const int64
   Lines lines{has_output ? "a model with an output" : "a model without an output",
               fmt::format("{} of {} rows, digest {:016x}", rows.size(), data.size(), batch_digest(rows))};
   for (const auto& tensor : spec) lines.push_back(to_string(tensor));
-  agree(options_.process_group.get(), "rows to predict", lines,
-        "give all processes the same model, data set and rows");
+  agree_on_rows(options_.process_group.get(), lines);
   if (!has_output) {
     throw UsageError("the model has no output to predict",
                      "give its factory one, such as .output([](Net& net, const Batch& in) { return "
@@ -164,8 +169,14 @@ void Trainer::require_predictable(const BatchSource& data, std::span<const int64
 }
 
 torch::Tensor Trainer::predict(const SourceFactory& data, std::optional<std::span<const int64_t>> rows) {
-  if (!data) throw UsageError("the factory of the data to predict is empty", "such as resident_rows({X})");
-  const auto sources = sources_for(options_.devices, data);
+  Sources sources;
+  try {
+    if (!data) throw UsageError("the factory of the data to predict is empty", "such as resident_rows({X})");
+    sources = sources_for(options_.devices, data);
+  } catch (const std::exception& error) {  // the other processes wait for this one's rows
+    agree_on_rows(options_.process_group.get(), {"no data: " + words_of(error)});
+    throw;
+  }
   std::vector<int64_t> all(rows ? 0 : static_cast<size_t>(sources.front()->size()));
   std::iota(all.begin(), all.end(), int64_t{0});
   const auto wanted = rows.value_or(all);

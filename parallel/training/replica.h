@@ -106,7 +106,7 @@ class Replica {
 
   // A collective: rank 0 has written the weights, and has the state, whose parts fit Optimizer::expected()
   // and expected_average(); all other ranks get them. `own` is this replica's, `numbers` are the state's.
-  // Forgets the sums.
+  // Forgets the sums. Torch's generators are left to the caller: replicas share them.
   void take_state(const ReplicaState& own, const TrainState& state, const StateNumbers& numbers);
 
  private:

@@ -177,8 +177,6 @@ void Replica::take_state(const ReplicaState& own, const TrainState& state, const
   load_tensors(distinct_buffers(*model_.module), own.buffers,
                {.name = "replica", .parts = "buffers", .hint = {}});
   rows_trained_ = own.rows_trained;
-  set_generator_state(torch::kCPU, own.host_generator);
-  if (!endpoint_.device().is_cpu()) set_generator_state(endpoint_.device(), own.device_generator);
   reset_sums();
 }
 

@@ -10,10 +10,10 @@
 namespace lockstep {
 namespace {
 
-// How far a sum of numbers of this type may be off.
+// How far a sum of numbers of this type may be off. A model in double may compute a part in float32, such as
+// an RMS norm: the type of its loss does not tell.
 double rounding_of(torch::ScalarType type) {
-  if (type == torch::kBFloat16 || type == torch::kFloat16) return 2e-2;
-  return type == torch::kFloat32 ? 1e-5 : 1e-9;
+  return type == torch::kBFloat16 || type == torch::kFloat16 ? 2e-2 : 1e-5;
 }
 
 constexpr double kZero = 1e-12;  // sums that cancel leave rounding
@@ -63,13 +63,20 @@ std::optional<SplitDifference> difference_of_sum(const SplitOutcome& split, size
   return SplitDifference{text, advice_on(whole.kind, is_mean)};
 }
 
-// Compared with the largest gradient of all parameters: one that is zero but for rounding says nothing.
-std::optional<SplitDifference> difference_of_gradients(const SplitOutcome& split,
-                                                       const std::vector<NamedTensor>& trained) {
+double largest_of(const Params& gradients) {
   double largest = 0;
-  for (const auto& gradient : split.whole.gradients) {
+  for (const auto& gradient : gradients) {
     if (gradient.numel() > 0) largest = std::max(largest, gradient.abs().max().item<double>());
   }
+  return largest;
+}
+
+// Compared with the largest gradient of all parameters: one that is zero but for rounding says nothing. Those
+// of the parts count, too: they may cancel in the whole.
+std::optional<SplitDifference> difference_of_gradients(const SplitOutcome& split,
+                                                       const std::vector<NamedTensor>& trained) {
+  double largest = largest_of(split.whole.gradients);
+  for (const auto& part : split.parts) largest = std::max(largest, largest_of(part.gradients));
   for (size_t p = 0; p < trained.size(); ++p) {
     const auto whole = split.whole.gradients[p].flatten();
     if (whole.numel() == 0) continue;

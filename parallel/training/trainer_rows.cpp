@@ -9,6 +9,7 @@
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/parallel/training/replica.h>
 #include <lockstep/parallel/training/split_tuner.h>
+#include <lockstep/support/row_numbers.h>
 
 namespace lockstep {
 namespace {
@@ -68,6 +69,7 @@ const std::vector<double>& Trainer::split() const { return tuner_ ? tuner_->shar
 bool Trainer::split_settled() const { return !tuner_ || tuner_->settled(); }
 
 void Trainer::will_need(std::span<const int64_t> rows, int64_t epoch) const {
+  require_rows_exist(rows, train_sources_.front()->size());
   const auto steps = replica_steps(rows, epoch);
   for (size_t i = 0; i < steps.size(); ++i) {
     for (const auto part : steps[i].micro_batches) train_sources_[i]->will_need(part, epoch);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <exception>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -117,6 +118,14 @@ void require_loss_scale(const LossScaleState& state) {
                      kHint);
 }
 
+// Replicas that share a generator set it once: the states of their ranks may differ.
+void set_generators(int local, std::span<const torch::Device> devices, const ReplicaState& own) {
+  if (local == 0) set_generator_state(torch::kCPU, own.host_generator);
+  const auto device = devices[static_cast<size_t>(local)];
+  const bool leads = std::ranges::find(devices, device) - devices.begin() == local;
+  if (leads && !device.is_cpu()) set_generator_state(device, own.device_generator);
+}
+
 }  // namespace
 
 TrainState Trainer::state() {
@@ -222,7 +231,9 @@ void Trainer::load(const TrainState& state) {
                    {.name = "model", .parts = "tensors", .hint = kHint});
     }
     const auto bytes = scatter_rows(table, numbers.replica_bytes, endpoint);
-    replica.take_state(unpack(bytes, host_buffers(module)), state, numbers);
+    const auto own_state = unpack(bytes, host_buffers(module));
+    replica.take_state(own_state, state, numbers);
+    set_generators(local, options_.devices, own_state);
   });
   throw_if_aborted();
   steps_taken_ = numbers.steps;

@@ -6,8 +6,12 @@
 
 namespace lockstep {
 
-TrainingModes::TrainingModes(const torch::nn::Module& module) {
-  for (const auto& part : module.modules()) modes_.emplace_back(part, part->is_training());
+TrainingModes::TrainingModes(torch::nn::Module& module) {
+  // Without an owner, since an object may hold its module by value: modules() would ask for the owner of it.
+  modes_.emplace_back(std::shared_ptr<torch::nn::Module>(std::shared_ptr<void>(), &module),
+                      module.is_training());
+  for (const auto& part : module.modules(/*include_self=*/false))
+    modes_.emplace_back(part, part->is_training());
 }
 
 bool TrainingModes::changed() const {

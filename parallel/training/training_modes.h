@@ -16,8 +16,8 @@ class TrainingModes {
  public:
   TrainingModes() = default;  // of nothing
 
-  // Remembers the mode of the module and of all its parts.
-  explicit TrainingModes(const torch::nn::Module& module);
+  // Remembers the mode of the module, which outlives it, and of all its parts.
+  explicit TrainingModes(torch::nn::Module& module);
 
   // Returns true if one has another mode now.
   bool changed() const;

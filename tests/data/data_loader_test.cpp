@@ -148,6 +148,22 @@ TEST_CASE("the replicas' loaders together give the batches of batch_order, for a
   }
 }
 
+TEST_CASE("shares of the rows are those of the options, in each batch") {
+  std::vector<std::vector<int64_t>> sizes(3);  // by rank
+  std::vector<int64_t> first_batch;
+  for (int rank = 0; rank < 3; ++rank) {
+    DataLoader loader(NoisyRows(12),
+                      {.batch_rows = 8, .rank = rank, .world = 3, .seed = 7, .split = {2, 0, 6}});
+    loader.start(0);
+    while (const auto step = loader.next()) {
+      sizes[static_cast<size_t>(rank)].push_back(static_cast<int64_t>(step->rows.size()));
+      if (step->number == 0) first_batch.insert(first_batch.end(), step->rows.begin(), step->rows.end());
+    }
+  }
+  CHECK(sizes == std::vector<std::vector<int64_t>>{{2, 1}, {0, 0}, {6, 3}});
+  CHECK(first_batch == cut_order(/*seed=*/7, 0, 12, 8)[0]);
+}
+
 TEST_CASE("a row draws the numbers of (seed, epoch, row), whatever reads it, and after a resume") {
   const NoisyRows rows(21);
   const auto stacked = NoisyRows(21).map(torch::data::transforms::Stack<>());
@@ -304,6 +320,7 @@ TEST_CASE("loaders that make no sense are refused") {
       {{.workers = 0}, "workers is 0"},
       {{.workers = -1}, "workers is -1"},
       {{.ahead = 0}, "ahead is 0"},
+      {{.world = 2, .split = {1}}, "1 share for 2 replicas"},
   };
   for (const auto& [options, what] : refused) {
     CHECK(refusal_of([&, &own = options] { DataLoader(NoisyRows(4), own); }) == what);

@@ -94,6 +94,33 @@ NetFactory<Net> masked_net(std::function<torch::Tensor(const Batch&)> weight) {
       .weight(std::move(weight));
 }
 
+// An RMS norm in float32, whatever the input is.
+struct FloatNormed : Net {
+  torch::Tensor forward(const torch::Tensor& X) {
+    const auto x = X.to(torch::kFloat32);
+    const auto scale = (x.square().mean(1, /*keepdim=*/true) + 1e-6).rsqrt();
+    return Net::forward((x * scale * gain.to(torch::kFloat32)).to(X.scalar_type()));
+  }
+  torch::Tensor gain = register_parameter("gain", hills({6}, .4) + 1.5);
+};
+
+// The rows 3 to 8 are the rows 0 to 2 twice, with an advantage of -.5 instead of 1.
+Batch games() {
+  const auto numbers = torch::arange(kAll, torch::kInt64);
+  const auto all = classes();
+  return {{"state", all.input().index_select(0, numbers.remainder(kFirst))},
+          {"action", all.target().index_select(0, numbers.remainder(kFirst)), Role::kTarget},
+          {"advantage", torch::where(numbers < kFirst, 1., -.5), Role::kTarget}};
+}
+
+// The bias is added in float32.
+torch::Tensor policy_loss(Net& net, const Batch& in) {
+  const auto logits =
+      in["state"].matmul(net.linear->weight.t()).to(torch::kFloat32) + net.linear->bias.to(torch::kFloat32);
+  const auto each = torch::cross_entropy_loss(logits, in["action"], /*weight=*/{}, at::Reduction::None);
+  return (each * in["advantage"].to(torch::kFloat32)).sum().to(torch::kFloat64);
+}
+
 template <class Norm>
 struct Normed : torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& X) { return outer(dropout(norm(inner(X)).relu())); }
@@ -180,6 +207,10 @@ TEST_CASE("losses that are sums over the rows pass") {
          return Outcome{squares(net, in).to(torch::kFloat32).sum()};
        }),
        resident_rows(numbers())},
+      {"an RMS norm in float", model_factory<FloatNormed>(), resident_rows(classes())},
+      {"a policy gradient whose terms cancel",
+       net_with([](Net& net, const Batch& in) { return Outcome{policy_loss(net, in)}; }),
+       resident_rows(games())},
       {"dropout", drawing_factory(), source(std::make_shared<RowSource>(kAll))},
       {"rows with noise", two_layers(), source_of<NoisyRows>()},
       {"torch's batch norm, left out", model_factory<Normed<torch::nn::BatchNorm1d>>(),

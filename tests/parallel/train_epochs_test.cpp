@@ -165,6 +165,105 @@ TEST_CASE("another call goes on, and so does another trainer with the state, in 
   }
 }
 
+TEST_CASE("a callback that loads a state or leaves out a step moves the loop") {
+  using Call = std::function<void(Trainer&, const TrainState& start)>;
+  const auto back = [](Trainer& trainer, const TrainState& start) { trainer.load(start); };
+  const auto on = [](Trainer& trainer, const TrainState&) { trainer.leave_out_step(); };
+  const struct {
+    const char* name;
+    int64_t epoch, step;  // after which the callback makes the call, once
+    Call call;
+    std::vector<std::string> seen;
+  } cases[] = {{"back to the start of the epoch",
+                0,
+                2,
+                back,
+                {"0/1", "0/2", "0/1", "0/2", "0/3", "0/4", "0: 4", "1/1", "1/2", "1/3", "1/4", "1: 4"}},
+               {"back to the epoch before",
+                1,
+                1,
+                back,
+                {"0/1", "0/2", "0/3", "0/4", "0: 4", "1/1", "0/1", "0/2", "0/3", "0/4", "0: 4", "1/1", "1/2",
+                 "1/3", "1/4", "1: 4"}},
+               {"a step within the epoch",
+                0,
+                1,
+                on,
+                {"0/1", "0/3", "0/4", "0: 4", "1/1", "1/2", "1/3", "1/4", "1: 4"}},
+               {"the last step of the epoch",
+                0,
+                3,
+                on,
+                {"0/1", "0/2", "0/3", "0: 4", "1/1", "1/2", "1/3", "1/4", "1: 4"}},
+               {"the first step of the next epoch",
+                0,
+                4,
+                on,
+                {"0/1", "0/2", "0/3", "0/4", "0: 4", "1/2", "1/3", "1/4", "1: 4"}}};
+  for (const auto& layout : std::vector<Layout>{{2}, {1, 1}}) {
+    for (const auto& one : cases) {
+      INFO(text_of(layout) << ": " << one.name);
+      const auto found = in_processes(layout, with_momentum(), [&](int, const TrainerOptions& own) {
+        auto trainer = trainer_of(own);
+        const auto start = trainer.state();
+        std::vector<std::string> seen;
+        bool called = false;
+        auto options = epochs(2);
+        options.after_step = [&](EpochRun& run) {
+          seen.push_back(std::to_string(run.epoch()) + "/" + std::to_string(run.step()));
+          if (called || run.epoch() != one.epoch || run.step() != one.step) return;
+          called = true;
+          one.call(trainer, start);
+        };
+        options.after_epoch = [&](EpochRun& run) {
+          seen.push_back(std::to_string(run.epoch()) + ": " + std::to_string(run.step()));
+        };
+        const bool done = train_epochs(trainer, options);
+        return std::tuple(done && trainer.steps_taken() == 2 * kSteps, seen, trainer.weights());
+      });
+      for (const auto& [done, seen, weights] : found) {
+        CHECK(done);
+        CHECK(seen == one.seen);
+        if (one.seen.size() > 10) check_same_tensors(weights, by_hand(layout, 2 * kSteps));  // it went back
+      }
+    }
+  }
+}
+
+TEST_CASE("processes whose epochs differ are refused, the same in each") {
+  const auto refused = [](const std::function<void(EpochOptions&)>& change) {
+    const auto refusals = in_processes({1, 1}, with_momentum(), [&](int process, const TrainerOptions& own) {
+      auto trainer = trainer_of(own);
+      auto options = epochs(2);
+      if (process == 1) change(options);
+      return refusal_of([&] { train_epochs(trainer, options); });
+    });
+    CHECK(refusals[1] == refusals[0]);
+    return refusals[0];
+  };
+  CHECK(refused([](auto&) {}).empty());
+  CHECK(refused([](auto& own) { own.epochs = 3; }) ==
+        "the epochs differ: process 1 has 3 epochs where process 0 has 2 epochs");
+  CHECK(refused([](auto& own) { own.batch_size = 0; }) ==
+        "the epochs differ: process 1 has batches of 0 rows where process 0 has batches of 6 rows");
+  CHECK(refused([](auto& own) { own.order = {}; }) ==
+        "the epochs differ: process 1 has no order where process 0 has 22 rows in an epoch");
+  CHECK_THAT(
+      refused([](auto& own) {
+        own.order = [](int64_t epoch) { return batch_order(/*seed=*/5 + epoch, epoch, kRowCount); };
+      }),
+      Catch::Matchers::StartsWith("the orders of an epoch differ: process 1 has 22 rows with the digest "));
+}
+
+TEST_CASE("a step that an epoch does not have has no rows") {
+  const auto order = first_rows(7);
+  CHECK(batch_of(order, 2, 3).size() == 1);
+  for (const auto& [step, size] : std::vector<std::pair<int64_t, int64_t>>{{3, 3}, {-1, 3}, {0, 0}}) {
+    CHECK_THROWS_AS(batch_of(order, step, size), UsageError);
+  }
+  CHECK_THROWS_AS(batch_of({}, 0, 3), UsageError);
+}
+
 TEST_CASE("sources are told the next batch of the epoch before each step") {
   struct Told : RowSource {
     using RowSource::RowSource;
@@ -213,6 +312,7 @@ TEST_CASE("epochs that make no sense are refused") {
   const std::tuple<EpochOptions, const char*> cases[] = {
       {{.batch_size = 0, .order = order_of}, "a batch of 0 rows"},
       {{.batch_size = 4}, "the epochs have no order"},
+      {{.epochs = -1, .batch_size = 4, .order = order_of}, "a training of -1 epochs"},
       {{.batch_size = 4, .order = [](int64_t) { return Rows(); }}, "an epoch of 0 rows"},
       {{.epochs = 2, .batch_size = 4, .order = [](int64_t epoch) { return first_rows(8 - epoch); }},
        "epoch 2 has 7 rows, the first one 8"}};

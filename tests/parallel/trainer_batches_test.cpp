@@ -6,6 +6,7 @@
 #include <mutex>
 #include <set>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <lockstep/data/resident_rows.h>
@@ -56,6 +57,12 @@ TEST_CASE(
   trainer.will_need(second, 4);
   CHECK((rows->told == WatchedRows::Parts{{4, {{8}, {30}, {9}, {31}}}}));
   CHECK(rows->gathered.empty());
+  for (const int64_t outside : {-1, 32}) {
+    CHECK(refusal_of<DataError>([&] {
+            trainer.will_need(Rows{0, outside}, 4);
+          }) == "row " + std::to_string(outside) + " does not exist: the data set has rows 0 to 31");
+  }
+  CHECK(rows->told.at(4).size() == 4);
   trainer.step(first);
   trainer.step(second, 4);
   CHECK((rows->gathered == WatchedRows::Parts{{0, {{0, 1}, {2, 3}, {4, 5}, {6, 7}}}, {4, rows->told.at(4)}}));

@@ -145,6 +145,18 @@ TEST_CASE("what a program draws between steps goes on after a break") {
   CHECK(torch::rand({3}).equal(expected));
 }
 
+TEST_CASE("a program draws on as the state of its first replica says, whatever those of the others are") {
+  auto trainer = noisy_trainer(options_for(4));
+  auto state = trainer->state();
+  torch::manual_seed(9);
+  const auto other = at::detail::getDefaultCPUGenerator().get_state();
+  for (size_t rank = 1; rank < state.replicas.size(); ++rank) state.replicas[rank].host_generator = other;
+  for (int time = 0; time < 20; ++time) {  // the replicas load it at the same time
+    trainer->load(state);
+    CHECK(at::detail::getDefaultCPUGenerator().get_state().equal(state.replicas[0].host_generator));
+  }
+}
+
 TEST_CASE("a model that draws while it is evaluated gives the same result on any number of replicas") {
   const auto evaluated = [](int, const TrainerOptions& options) {
     auto trainer = make_trainer(drawing_factory(/*also_in_evaluation=*/true), options,

@@ -66,6 +66,8 @@ TEST_CASE("a trainer without a model or data is refused") {
   for (const auto& [model, train, test, words] : cases) {
     CHECK(refusal_of([&, &m = model, &a = train, &b = test] { Trainer(m, a, b, options_for(1)); }) == words);
   }
+  CHECK_THAT(refusal_and_hint([&] { Trainer(of(true, false), rows, rows, options_for(1)); }),
+             Catch::Matchers::ContainsSubstring(".output()"));
 }
 
 TEST_CASE("a factory that returns one module twice, or models with a part in common, is refused") {

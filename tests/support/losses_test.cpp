@@ -73,6 +73,8 @@ TEST_CASE("labels that are not classes of the logits are refused, with both valu
   CHECK(refusal(logits(), labels().unsqueeze(1)).what ==
         "labels of shape [7, 1] for logits of shape [7, 10]");
   CHECK(refusal(logits()[0], labels()).what == "labels of shape [7] for logits of shape [10]");
+  CHECK(refusal(logits().view({kRows, 5, 2}), labels().remainder(5).unsqueeze(1).expand({kRows, 2})).what ==
+        "labels of shape [7, 2] for logits of shape [7, 5, 2]");  // of which torch has a loss
 }
 
 // The numbers are of Python's torch.nn.functional in double, with

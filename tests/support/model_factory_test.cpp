@@ -110,8 +110,13 @@ TEST_CASE("the output is the net's for the one input, or a function's, also for 
   CHECK(pair().loss_sum(kOnes).loss.item<float>() == 3 * 9);
 }
 
-TEST_CASE("a net without a forward pass of one tensor has no loss until it is given one") {
+TEST_CASE("a net without a forward pass of one tensor has no loss until it is given one, or an output") {
   CHECK_FALSE(model_factory<Pair>()().loss_sum);
+  const auto classifies = model_factory<Pair>().output(
+      [](Pair& net, const Batch& in) { return net.forward(in.input(), in.input()); })();
+  CHECK(names_of(classifies) == std::vector<std::string>{"top1", "top5"});
+  const auto logits = torch::tensor({{0.f, 1.f, 0.f}}), labels = torch::tensor({1}, torch::kInt64);
+  CHECK(classifies.loss_sum({logits, labels}).loss.equal(classification_outcome(logits * 2, labels).loss));
   const auto model = model_factory<Pair>().loss(
       [](Pair& net, const Batch& in) { return net.forward(in["a"], in["b"]).sum(); })();
   CHECK(model.loss_sum(kOnes).loss.item<float>() == 36);

@@ -194,6 +194,22 @@ TEST_CASE("a state of something else is refused in every process, and changes no
   }
 }
 
+TEST_CASE("a state with an undefined tensor is refused in every process before it travels") {
+  for (const auto& layout : {Layout{2}, Layout{1, 1}}) {
+    const auto found = on_layout(layout, [](const ReplicasOptions& options) {
+      auto loop = new_loop(options, kOptimizers[0].second);
+      take_steps(*loop, 1);
+      auto state = loop->state();
+      if (loop->is_first()) named(state.model, "net.0.weight") = torch::Tensor();
+      const auto refusal = refusal_of<WeightsError>([&] { loop->load(state); });
+      take_steps(*loop, 2);  // it can be used afterwards
+      return refusal;
+    });
+    CHECK(found[0] == "model.net.0.weight of the state is undefined");
+    if (found.size() > 1) CHECK(found[1] == "process 0 does not take the state that it was given");
+  }
+}
+
 TEST_CASE("a kept tensor is loaded in place where there is one, and is undefined where it was saved so") {
   struct Recurrent {
     torch::nn::Sequential net = two_layers();

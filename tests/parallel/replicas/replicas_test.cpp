@@ -266,6 +266,23 @@ TEST_CASE("an evaluation counts each row once, without gradients, in evaluation 
   }
 }
 
+TEST_CASE("a module that T holds by value is evaluated as any other, and trains afterwards") {
+  struct Plain : torch::nn::Module {
+    torch::nn::Linear layer = register_module("layer", torch::nn::Linear(3, 2));
+  };
+  struct Holder {
+    Plain net;
+  };
+  Replicas<Holder> replicas(on_cpus(2));
+  replicas.attach(&Holder::net);
+  std::atomic<int> training = 0;
+  const auto count = [&](Holder& own) { training += own.net.is_training() + own.net.layer->is_training(); };
+  replicas.evaluate(int64_t{2}, [&](Holder& own, RowRange, Step&) { count(own); });
+  CHECK(training == 0);
+  replicas.run([&](Holder& own, Endpoint&) { count(own); });
+  CHECK(training == 4);  // two modules of two replicas
+}
+
 TEST_CASE("an error of one replica ends the step on all and names its rank and step") {
   Replicas<Learner> replicas(on_cpus(3));
   replicas.attach(&Learner::net);
@@ -380,6 +397,27 @@ TEST_CASE("processes whose options or modules differ are refused") {
        })) {
     CHECK_THAT(text, ContainsSubstring("process 1 has other where process 0 has net"));
   }
+  struct Kept {
+    torch::nn::Sequential net = two_layers();
+    torch::optim::SGD sgd{net->parameters(), .1};
+    torch::Tensor hidden = torch::zeros({2});
+  };
+  const auto kept_otherwise = [](const auto& keep) {
+    const auto found = by_process(2, [&](int process, const Group& group) {
+      Replicas<Kept> replicas(on_cpus(1, group));
+      return refusal_of([&] { keep(replicas, process); });
+    });
+    CHECK(found[0] == found[1]);
+    return found[0];
+  };
+  CHECK_THAT(
+      kept_otherwise(
+          [](auto& replicas, int process) { replicas.keep(process == 0 ? "sgd" : "other", &Kept::sgd); }),
+      ContainsSubstring("process 1 has the optimizer 'other' where process 0 has the optimizer 'sgd'"));
+  CHECK_THAT(kept_otherwise([](auto& replicas, int process) {
+               process == 0 ? replicas.keep("a", &Kept::sgd) : replicas.keep("a", &Kept::hidden);
+             }),
+             ContainsSubstring("process 1 has the tensor 'a' where process 0 has the optimizer 'a'"));
 }
 
 TEST_CASE("wrong calls of Replicas are refused, with what to do") {

@@ -248,7 +248,14 @@ TEST_CASE("processes that want other rows or data are refused, the same in each"
   });
   const auto data =
       refusals([](int process, Trainer& trainer) { trainer.predict(rows_on_device(process == 0 ? 8 : 9)); });
-  for (const auto* both : {&rows, &data}) {
+  const auto missing = refusals([](int process, Trainer& trainer) {
+    const SourceFactory none = [](torch::Device) -> std::shared_ptr<const BatchSource> {
+      throw DataError("no such file");
+    };
+    trainer.predict(process == 0 ? rows_on_device(8) : none);
+  });
+  CHECK_THAT(missing[0], ContainsSubstring("process 1 has no data: no such file where process 0 has"));
+  for (const auto* both : {&rows, &data, &missing}) {
     CHECK_THAT((*both)[0], StartsWith("the rows to predict differ: process 1 has "));
     CHECK((*both)[1] == (*both)[0]);
   }
@@ -277,6 +284,11 @@ TEST_CASE("outputs that are not one per row, or not of one shape, end the call w
         ContainsSubstring("in the prediction of rows 0 to 255: the outputs of 256 rows are [10] on cpu") ||
             ContainsSubstring(
                 "in the prediction of rows 256 to 299: the outputs of 44 rows are [10] on cpu"));
+    Trainer trainer(sum, rows_on_device(300), rows_on_device(300), options_for(1));
+    CHECK_THAT(refusal_of([&] {
+                 trainer.predict(rows_on_device(300), Rows{90, 7, 8});
+               }),
+               ContainsSubstring("in the prediction of rows 90, ..., 8: the outputs of 3 rows are [10]"));
     CHECK_THAT(error_of(growing),
                ContainsSubstring("rank 1 (cpu): in the prediction of rows 256 to 299: the outputs are Float "
                                  "[n, 4], those of the first block Float [n, 10]"));

@@ -92,3 +92,19 @@ TEST_CASE("processes whose test sets have other names are refused, the same in e
   CHECK(refusals[0] == "the batches differ: process 1 has a test set where process 0 has a validation set");
   CHECK(refusals[1] == refusals[0]);
 }
+
+TEST_CASE("processes that evaluate different sets are refused, the same in each, and go on") {
+  for (const auto* other : {"test", "tset"}) {
+    const auto refusals = in_processes({1, 1}, {}, [&](int process, const TrainerOptions& own) {
+      Trainer trainer(two_layers(), test_rows(), {{"validation", validation_rows()}, {"test", test_rows()}},
+                      own);
+      const auto refusal = refusal_of([&] { trainer.evaluate(process == 0 ? "validation" : other); });
+      return std::pair(refusal, trainer.evaluate("test").rows);
+    });
+    for (const auto& [refusal, rows] : refusals) {
+      CHECK(refusal == std::string("the test sets to evaluate differ: process 1 has ") + other +
+                           " where process 0 has validation");
+      CHECK(rows == 400);
+    }
+  }
+}
