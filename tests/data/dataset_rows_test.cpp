@@ -124,7 +124,7 @@ TEST_CASE("a plain dataset gives the bits of resident rows, stacked or not, told
     for (const auto& source : {source_of(Table(X, y), options),
                                source_of(Table(X, y).map(torch::data::transforms::Stack<>()), options)}) {
       CHECK(source->size() == 8);
-      CHECK(source->spec() == resident->spec());
+      CHECK((source->spec() == resident->spec()));
       CHECK_FALSE(source->can_be_captured());
       for (const Rows& rows : {Rows{3, 1, 1, 7, 0}, Rows{}, Rows{5}, Rows{0, 1, 2, 3, 4, 5, 6, 7}}) {
         for (const bool told : {true, false}) {
@@ -170,7 +170,7 @@ TEST_CASE("rows that are told are read by the workers, once each, and given once
     INFO(workers << " workers");
     AheadOf ahead(4);
     const auto source = source_of(ahead.rows, {.spec = kNoise, .seed = 7, .workers = workers});
-    CHECK(source->spec() == kNoise);
+    CHECK((source->spec() == kNoise));
     CHECK(ahead.rows.asked->count() == 0);       // a spec that is declared needs no row
     source->will_need(Rows{5, 2, -1, 7, 8}, 1);  // two that there are not: the step of them is refused
     source->will_need(Rows{2, 3}, 1);
@@ -229,7 +229,7 @@ TEST_CASE("a batch is written in place where it fits") {
 TEST_CASE("rows of many tensors, and of sizes that differ between batches, are as the spec says") {
   for (const int workers : {0, 2}) {
     const auto source = source_of(Sentences(), {.spec = kSentences, .workers = workers});
-    CHECK(source->spec() == kSentences);
+    CHECK((source->spec() == kSentences));
     const auto batch = gathered(source, {4, 4});
     CHECK(batch["ids"].equal(torch::arange(5).expand({2, 5})));
     CHECK(batch["mask"].equal(torch::ones({2, 5}, torch::kBool)));
