@@ -6,8 +6,10 @@ set(LOCKSTEP_PUBLIC_HEADERS
   data/checkpoint.h
   data/data_loader.h
   data/dataset.h
+  data/dataset_rows.h
   data/fashion_mnist.h
   data/idx_folder.h
+  data/only_row.h
   data/resident_rows.h
   data/safetensors.h
   data/synthetic.h

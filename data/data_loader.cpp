@@ -1,29 +1,19 @@
 #include <lockstep/data/data_loader.h>
 
-#include <ATen/CPUGeneratorImpl.h>
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <exception>
 #include <limits>
 #include <numeric>
-#include <string>
 
 #include <lockstep/data/batch_order.h>
 #include <lockstep/data/ordered_tasks.h>
+#include <lockstep/data/row_reads.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/shard_sizes.h>
-#include <lockstep/support/split_mix64.h>
-#include <lockstep/support/thread_random.h>
-
-// From <omp.h>, which clang-tidy has only where LLVM's OpenMP is installed.
-extern "C" void omp_set_num_threads(int threads);
 
 namespace lockstep {
 namespace {
-
-constexpr uint64_t kRowStream = 4;  // data/synthetic.cpp and parallel/replica_random.cpp have others
 
 DataLoaderOptions checked_options(DataLoaderOptions options) {
   const auto at_least_one = [](const char* name, int64_t value) {
@@ -42,40 +32,12 @@ DataLoaderOptions checked_options(DataLoaderOptions options) {
   return options;
 }
 
-int64_t checked_size(std::optional<size_t> size) {
-  if (size) return static_cast<int64_t>(*size);
-  throw UsageError("the data set does not know its size", "let its size() return the number of rows");
-}
-
-// Throws the current exception nested in a DataError that says where it came from.
-[[noreturn]] void throw_from(const std::string& place) {
-  std::string what = "an exception of an unknown type";
-  try {
-    throw;
-  } catch (const Error& error) {
-    what = error.message();
-  } catch (const std::exception& error) {
-    what = error.what();
-  } catch (...) {  // has no text
-  }
-  std::throw_with_nested(DataError(fmt::format("{}: {}", place, what)));
-}
-
 void read_rows(const DataLoaderSteps::Step& step, const DataLoaderSteps::Read& read, uint64_t seed,
                int worker, const std::stop_token& stop) {
-  at::get_num_threads();   // torch sets OpenMP's number at its first call in a thread
-  omp_set_num_threads(1);  // of this thread alone, unlike at::set_num_threads()
-  auto generator = at::detail::createCPUGenerator();
-  const ThreadRandom random(generator);
+  RowReads reads(seed);
   for (const auto row : step.rows) {
     if (stop.stop_requested()) return;
-    SplitMix64 draws(seed, {kRowStream, static_cast<uint64_t>(step.epoch), static_cast<uint64_t>(row)});
-    generator.set_current_seed(draws.next());
-    try {
-      read.row(worker, row);
-    } catch (...) {
-      throw_from(fmt::format("row {} of the data set cannot be read in epoch {}", row, step.epoch));
-    }
+    reads.read(step.epoch, row, [&] { read.row(worker, row); });
   }
   try {
     read.collate();
@@ -85,10 +47,6 @@ void read_rows(const DataLoaderSteps::Step& step, const DataLoaderSteps::Read& r
 }
 
 }  // namespace
-
-void detail::require_one_row(int64_t rows) {
-  if (rows != 1) throw DataError(fmt::format("the data set gives {} rows for one row number", rows));
-}
 
 struct DataLoaderSteps::Epoch {
   int64_t number = 0;
@@ -100,8 +58,8 @@ struct DataLoaderSteps::Epoch {
 };
 
 DataLoaderSteps::DataLoaderSteps(DataLoaderOptions options, std::optional<size_t> size)
-    : options_(checked_options(options)), rows_(checked_size(size)) {
-  ThreadRandom::prepare();
+    : options_(checked_options(options)), rows_(detail::checked_size(size)) {
+  RowReads::prepare();
 }
 
 DataLoaderSteps::~DataLoaderSteps() = default;

@@ -1,5 +1,5 @@
-// A torch::data Dataset with its transforms, for loops of your own with several replicas. Each replica has a
-// loader of its own:
+// A torch::data Dataset with its transforms, for loops of your own with several replicas; dataset_rows.h
+// feeds one to a Trainer. Each replica has a loader of its own:
 //
 //   DataLoader loader(data_set, {.batch_rows = 256, .rank = rank, .world = world_size});
 //   for (int64_t epoch = 0; epoch < epochs; ++epoch) {
@@ -20,9 +20,6 @@
 #pragma once
 
 #include <torch/data/datasets/base.h>
-#include <torch/data/example.h>
-#include <torch/data/transforms/stack.h>
-#include <torch/types.h>
 
 #include <concepts>
 #include <cstddef>
@@ -30,9 +27,10 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <type_traits>
 #include <utility>
 #include <vector>
+
+#include <lockstep/data/only_row.h>
 
 namespace lockstep {
 
@@ -83,67 +81,6 @@ class DataLoaderSteps {
   const int64_t rows_;
   std::unique_ptr<Epoch> epoch_;  // null before start()
 };
-
-namespace detail {
-
-template <class T>
-struct IsVector : std::false_type {};
-template <class T>
-struct IsVector<std::vector<T>> : std::true_type {
-  using Row = T;
-};
-
-template <class T>
-concept TensorRow = std::same_as<T, torch::Tensor> || std::same_as<T, torch::data::Example<>> ||
-    std::same_as<T, torch::data::TensorExample>;
-
-// The rows that a data set gives for one index, which must be one.
-template <class Row>
-int64_t rows_in(const std::vector<Row>& rows) {
-  return static_cast<int64_t>(rows.size());
-}
-inline int64_t rows_in(const torch::Tensor& rows) { return rows.dim() > 0 ? rows.size(0) : 0; }
-inline int64_t rows_in(const torch::data::TensorExample& rows) { return rows_in(rows.data); }
-inline int64_t rows_in(const torch::data::Example<>& rows) { return rows_in(rows.data); }
-
-// One row without its first dimension, of a data set that stacks them.
-inline torch::Tensor unstacked(const torch::Tensor& rows) { return rows.select(0, 0); }
-inline torch::data::TensorExample unstacked(const torch::data::TensorExample& rows) {
-  return unstacked(rows.data);
-}
-inline torch::data::Example<> unstacked(const torch::data::Example<>& rows) {
-  return {unstacked(rows.data), unstacked(rows.target)};
-}
-
-// Throws DataError unless the data set gave one row.
-void require_one_row(int64_t rows);
-
-template <class Given>
-auto only_row(Given given) {
-  if constexpr (IsVector<Given>::value) {
-    require_one_row(rows_in(given));
-    return std::move(given.front());
-  } else if constexpr (TensorRow<Given>) {
-    require_one_row(rows_in(given));
-    return unstacked(given);
-  } else {
-    return given;
-  }
-}
-
-// Rows of tensors become a batch of tensors, others stay a vector of rows.
-template <class Row>
-auto collated(std::vector<Row> rows) {
-  if constexpr (std::same_as<Row, torch::Tensor>) {
-    return torch::stack(rows);
-  } else if constexpr (TensorRow<Row>) {
-    return torch::data::transforms::Stack<Row>().apply_batch(std::move(rows));
-  } else {
-    return rows;
-  }
-}
-
-}  // namespace detail
 
 // Dataset: a torch::data::datasets::Dataset, or what map() makes of one, that is copyable and has a size.
 // A batch of Example<> (or TensorExample, or Tensor) rows is one Example<> whose tensors have a first

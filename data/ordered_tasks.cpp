@@ -44,6 +44,11 @@ void OrderedTasks::wait() {
   if (failed_) std::rethrow_exception(failed_);
 }
 
+void OrderedTasks::forget_done() {
+  const std::lock_guard lock(mutex_);
+  for (; !entries_.empty() && entries_.front().done; --begun_) entries_.pop_front();
+}
+
 void OrderedTasks::run(int thread) {
   const auto stop = stop_.get_token();
   std::unique_lock lock(mutex_);

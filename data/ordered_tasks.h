@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-// Post and wait in one thread.
+// Wait in one thread, which also posts; or post in any, and never wait.
 class OrderedTasks {
  public:
   // thread: 0 .. threads - 1. A task that is told to stop should return soon: nobody waits for its result.
@@ -30,6 +30,10 @@ class OrderedTasks {
   // Waits for the oldest task that was not waited for, and throws its exception: from then on each call
   // throws that one again. Throws UsageError if there is no such task.
   void wait();
+
+  // Forgets the oldest tasks that are done, for callers that never wait: their tasks keep results and errors
+  // themselves.
+  void forget_done();
 
  private:
   struct Entry {

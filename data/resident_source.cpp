@@ -2,19 +2,12 @@
 #include <torch/types.h>
 
 #include <lockstep/data/dataset.h>
+#include <lockstep/data/fitting.h>
 #include <lockstep/data/kernels/gather_images.h>
 #include <lockstep/support/cuda/stream.h>
 
 namespace lockstep {
 namespace {
-
-// Returns `tensor` if a batch can be written into it, else a new one.
-torch::Tensor fitting(const torch::Tensor& tensor, at::IntArrayRef sizes,
-                      const torch::TensorOptions& options) {
-  const bool fits = tensor.defined() && tensor.sizes() == sizes && tensor.is_contiguous() &&
-                    tensor.device() == options.device() && tensor.dtype() == options.dtype();
-  return fits ? tensor : torch::empty(sizes, options);
-}
 
 class ResidentSource : public BatchSource {
  public:

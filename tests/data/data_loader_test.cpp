@@ -1,15 +1,11 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <torch/data/datasets/base.h>
-#include <torch/data/datasets/map.h>
 #include <torch/data/datasets/tensor.h>
-#include <torch/data/transforms/lambda.h>
 #include <torch/data/transforms/stack.h>
 #include <torch/utils.h>
 
 #include <lockstep/tests/catch.h>
 #include <functional>
-#include <memory>
-#include <mutex>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -20,6 +16,7 @@
 #include <lockstep/data/data_loader.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/split_mix64.h>
+#include <lockstep/tests/data/noisy_rows.h>
 #include <lockstep/tests/support/refusal.h>
 
 using namespace lockstep;
@@ -28,51 +25,7 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-using Example = torch::data::Example<>;
 using Batches = std::vector<std::vector<int64_t>>;
-
-// The rows that were read, by all copies of a data set.
-struct Asked {
-  std::mutex mutex;
-  std::multiset<size_t> rows;
-
-  size_t count() {
-    const std::lock_guard lock(mutex);
-    return rows.size();
-  }
-};
-
-// Row i is {three random numbers, i}.
-class NoisyRows : public torch::data::datasets::Dataset<NoisyRows> {
- public:
-  explicit NoisyRows(
-      size_t rows, std::function<void(size_t row)> before = [](size_t) {})
-      : rows_(rows), before_(std::move(before)) {}
-
-  Example get(size_t row) override {
-    before_(row);
-    {
-      const std::lock_guard lock(asked->mutex);
-      asked->rows.insert(row);
-    }
-    return {torch::rand({3}), torch::tensor(static_cast<int64_t>(row))};
-  }
-  std::optional<size_t> size() const override { return rows_; }
-
-  std::shared_ptr<Asked> asked = std::make_shared<Asked>();
-
- private:
-  size_t rows_;
-  std::function<void(size_t)> before_;
-};
-
-// The same with a transform that draws, too, of each row.
-auto augmented(NoisyRows rows) {
-  const auto flip = [](Example row) {
-    return torch::rand({}).item<float>() < .5f ? Example(row.data.flip(0), row.target) : row;
-  };
-  return std::move(rows).map(torch::data::transforms::Lambda<Example>(flip));
-}
 
 std::vector<int64_t> values_of(const torch::Tensor& tensor) {
   return {tensor.const_data_ptr<int64_t>(), tensor.const_data_ptr<int64_t>() + tensor.numel()};

@@ -55,6 +55,21 @@ TEST_CASE("waiting for a task that nobody has posted is refused") {
   CHECK(refusal_of([&] { tasks.wait(); }) == "there is no task to wait for");
 }
 
+TEST_CASE("tasks that are done can be forgotten in place of being waited for") {
+  std::latch second(1), go_on(1);
+  OrderedTasks tasks(1);
+  tasks.post([](int, const std::stop_token&) { throw std::runtime_error("first"); });
+  tasks.post([&](int, const std::stop_token&) {  // begins when the first one is done
+    second.count_down();
+    go_on.wait();
+  });
+  second.wait();
+  tasks.forget_done();
+  go_on.count_down();
+  CHECK_NOTHROW(tasks.wait());  // for the second one
+  CHECK(refusal_of([&] { tasks.wait(); }) == "there is no task to wait for");
+}
+
 TEST_CASE("destruction tells the tasks that run to stop, and starts no others") {
   std::atomic<int> begun = 0;
   std::latch running(1);

@@ -4,11 +4,14 @@
 
 #include <lockstep/tests/catch.h>
 #include <algorithm>
+#include <cstddef>
 #include <cstdio>
+#include <optional>
 #include <span>
 #include <string>
 
 #include <lockstep/data/batch_order.h>
+#include <lockstep/data/dataset_rows.h>
 #include <lockstep/data/resident_rows.h>
 #include <lockstep/data/safetensors.h>
 #include <lockstep/models/lenet.h>
@@ -24,6 +27,7 @@
 #include <lockstep/parallel/replica_workers.h>
 #include <lockstep/parallel/replicas.h>
 #include <lockstep/parallel/train_batch.h>
+#include <lockstep/parallel/train_epochs.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/parallel/world/world.h>
 #include <lockstep/support/model_factory.h>
@@ -65,6 +69,24 @@ lockstep::Batch page_rows(int64_t rows, int64_t first = 0) {
   const auto X = (torch::arange(rows * 6).add(first).mul(37).remainder(101) / 101).view({rows, 6});
   return {X, X.slice(1, 0, 3).argmax(1)};  // the class: which of the first three numbers is the largest
 }
+
+constexpr int64_t kPhotos = 100;
+
+struct Photos : torch::data::datasets::Dataset<Photos> {
+  torch::data::Example<> get(size_t row) override {
+    const auto rows = page_rows(1, static_cast<int64_t>(row) * 6);
+    return {rows.input()[0], rows.target()[0]};
+  }
+  std::optional<size_t> size() const override { return size_t{kPhotos}; }
+};
+
+// Changes the order of numbers of which none is a class.
+struct RandomFlip : torch::data::transforms::Transform<torch::data::Example<>, torch::data::Example<>> {
+  torch::data::Example<> apply(torch::data::Example<> row) override {
+    if (torch::rand({}).item<float>() < .5f) return row;
+    return {torch::cat({row.data.slice(0, 0, 3), row.data.slice(0, 3).flip(0)}), row.target};
+  }
+};
 
 std::vector<torch::Tensor> page_copies(const std::vector<torch::Tensor>& tensors) {
   std::vector<torch::Tensor> copies;
@@ -172,6 +194,24 @@ TEST_CASE("a program of torchrun becomes one with a Trainer") {
     REQUIRE(loaded);
     CHECK(loaded->equal(tensor));
   }
+}
+
+TEST_CASE("a data set with augmentation, read by workers, becomes the rows of a Trainer") {
+  const auto data = lockstep::resident_rows(page_rows(kPhotos));
+  lockstep::TrainerOptions options;
+  options.devices = devices;
+  options.lr.lr = .1;
+  options.replica.optimizer.momentum = .9;
+  torch::manual_seed(0);
+
+  const auto photos = lockstep::dataset_rows(Photos().map(RandomFlip()), {.seed = 1, .workers = 4});
+  lockstep::Trainer trainer(lockstep::model_factory<NetImpl>(int64_t{64}), photos, data, options);
+  lockstep::train_epochs(trainer, {.epochs = 10, .batch_size = 32, .order = [](int64_t epoch) {
+                                     return lockstep::batch_order(/*seed=*/1, epoch, kPhotos);
+                                   }});
+
+  CHECK(trainer.steps_taken() == 40);
+  CHECK(trainer.evaluate()["top1"] > .5);  // of three classes
 }
 
 TEST_CASE("a mean that Python's DistributedDataParallel averages is found by check_split()") {

@@ -1,0 +1,301 @@
+#include <lockstep/data/dataset_rows.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <span>
+#include <stop_token>
+#include <string>
+
+#include <lockstep/data/fitting.h>
+#include <lockstep/data/ordered_tasks.h>
+#include <lockstep/data/row_reads.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+constexpr auto kDeclareRows =
+    "DatasetRowsOptions::spec declares the tensors of a row; -1: a size that differs";
+
+// A row that was told or is asked for. Once it is done, its tensors and its error do not change.
+struct PendingRow {
+  enum class State { kQueued, kBegun, kDone };
+
+  int64_t epoch = 0;
+  int64_t number = 0;
+  State state = State::kQueued;
+  int64_t told = 0;  // so often, and not yet asked for
+  std::vector<torch::Tensor> tensors = {};
+  std::exception_ptr error = {};
+};
+using PendingRows = std::vector<std::shared_ptr<PendingRow>>;
+
+std::shared_ptr<PendingRow> pending_row(int64_t epoch, int64_t number) {
+  return std::make_shared<PendingRow>(PendingRow{.epoch = epoch, .number = number});
+}
+
+// The spec of a tensor of a row.
+TensorSpec spec_of(const torch::Tensor& tensor, const std::string& name, Role role) {
+  return {.name = name, .dtype = tensor.scalar_type(), .row_shape = tensor.sizes().vec(), .role = role};
+}
+
+bool fits(const TensorSpec& found, const TensorSpec& spec) {
+  const auto same_size = [](int64_t size, int64_t wanted) { return wanted == -1 || size == wanted; };
+  return found.dtype == spec.dtype && std::ranges::equal(found.row_shape, spec.row_shape, same_size);
+}
+
+// Reads the data set with copies of it, by any number of threads.
+class RowReaders {
+ public:
+  explicit RowReaders(detail::NewRowReader new_reader) : new_reader_(std::move(new_reader)) {}
+
+  detail::RowReader take() {
+    const std::lock_guard lock(mutex_);
+    if (idle_.empty()) return new_reader_();
+    auto reader = std::move(idle_.back());
+    idle_.pop_back();
+    return reader;
+  }
+
+  void give_back(detail::RowReader reader) {
+    const std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(reader));
+  }
+
+ private:
+  const detail::NewRowReader new_reader_;
+  std::mutex mutex_;
+  std::vector<detail::RowReader> idle_;
+};
+
+class DatasetSource : public BatchSource {
+ public:
+  DatasetSource(int64_t size, const detail::NewRowReader& new_reader, const DatasetRowsOptions& options,
+                torch::Device device)
+      : size_(size),
+        device_(device),
+        seed_(options.seed),
+        workers_(static_cast<size_t>(options.workers)),
+        readers_(new_reader),
+        spec_(options.spec.empty() ? spec_of_first_row() : options.spec),
+        tasks_(options.workers) {}
+
+  int64_t size() const override { return size_; }
+  BatchSpec spec() const override { return spec_; }
+  bool can_be_captured() const override { return false; }
+
+  void will_need(std::span<const int64_t> rows, int64_t epoch) const override {
+    if (workers_ == 0) return;
+    PendingRows added;
+    {
+      const std::lock_guard lock(mutex_);
+      forget_old_epochs(epoch);
+      for (const auto row : rows) {
+        if (row < 0 || row >= size_) continue;  // the step that asks for it is refused
+        auto& pending = told_[{epoch, row}];
+        if (!pending) added.push_back(pending = pending_row(epoch, row));
+        ++pending->told;
+      }
+    }
+    read_in_workers(std::move(added));
+  }
+
+  void gather(const torch::Tensor& rows, int64_t epoch, Batch& into) const override {
+    const auto on_host = rows.to(torch::kCPU).contiguous();
+    const std::span numbers(on_host.const_data_ptr<int64_t>(), static_cast<size_t>(on_host.numel()));
+    PendingRows untold;
+    const auto asked = take(numbers, epoch, untold);
+    if (workers_ > 0 && untold.size() > 1) read_in_workers(untold);
+    read(asked, {});
+    wait_for(asked);
+    write(asked, into);
+  }
+
+ private:
+  BatchSpec spec_of_first_row() {
+    if (size_ == 0) throw UsageError("a data set of 0 rows does not tell what a row is", kDeclareRows);
+    std::vector<torch::Tensor> row;
+    const auto reader = readers_.take();
+    RowReads(seed_).read(/*epoch=*/0, /*row=*/0, [&] { row = reader(0); });
+    if (row.empty() || row.size() > 2) {
+      throw UsageError(fmt::format("a row of {} tensors does not tell their names", row.size()),
+                       kDeclareRows);
+    }
+    BatchSpec spec = {spec_of(row[0], "input", Role::kInput)};
+    if (row.size() == 2) spec.push_back(spec_of(row[1], "target", Role::kTarget));
+    return spec;
+  }
+
+  // Keeps the rows of this epoch and of the one that was told before. Holds the mutex.
+  void forget_old_epochs(int64_t epoch) const {
+    if (epoch == told_epoch_) return;
+    std::erase_if(told_, [&](const auto& told) {
+      return told.first.first != epoch && told.first.first != told_epoch_;
+    });
+    told_epoch_ = epoch;
+  }
+
+  // Returns the rows, each as often as it is asked for, and in `untold` those that nobody reads yet.
+  PendingRows take(std::span<const int64_t> numbers, int64_t epoch, PendingRows& untold) const {
+    PendingRows asked;
+    const std::lock_guard lock(mutex_);
+    for (const auto number : numbers) {
+      const auto told = told_.find({epoch, number});
+      if (told == told_.end()) {
+        untold.push_back(pending_row(epoch, number));
+        asked.push_back(untold.back());
+        continue;
+      }
+      asked.push_back(told->second);
+      if (--told->second->told == 0) told_.erase(told);
+    }
+    return asked;
+  }
+
+  // Each worker takes the next row that nobody has begun to read.
+  void read_in_workers(PendingRows rows) const {
+    tasks_.forget_done();
+    const auto shared = std::make_shared<const PendingRows>(std::move(rows));
+    for (size_t i = 0; i < std::min(workers_, shared->size()); ++i) {
+      tasks_.post([this, shared](int, const std::stop_token& stop) { read(*shared, stop); });
+    }
+  }
+
+  // Reads those of the rows that nobody has begun to read.
+  void read(const PendingRows& rows, const std::stop_token& stop) const {
+    if (!any_queued(rows)) return;
+    RowReads reads(seed_);
+    auto reader = readers_.take();
+    for (const auto& row : rows) {
+      if (stop.stop_requested()) break;
+      if (!begin(*row)) continue;
+      try {
+        reads.read(row->epoch, row->number, [&] { row->tensors = checked(reader(row->number)); });
+      } catch (...) {
+        row->error = std::current_exception();
+      }
+      end(*row);
+    }
+    readers_.give_back(std::move(reader));
+  }
+
+  bool any_queued(const PendingRows& rows) const {
+    const std::lock_guard lock(mutex_);
+    return std::ranges::any_of(rows,
+                               [](const auto& row) { return row->state == PendingRow::State::kQueued; });
+  }
+
+  // Returns true for the one thread that is to read the row.
+  bool begin(PendingRow& row) const {
+    const std::lock_guard lock(mutex_);
+    if (row.state != PendingRow::State::kQueued) return false;
+    row.state = PendingRow::State::kBegun;
+    return true;
+  }
+
+  void end(PendingRow& row) const {
+    {
+      const std::lock_guard lock(mutex_);
+      row.state = PendingRow::State::kDone;
+    }
+    done_.notify_all();
+  }
+
+  // Throws the error of the first row that has one.
+  void wait_for(const PendingRows& rows) const {
+    std::unique_lock lock(mutex_);
+    for (const auto& row : rows) {
+      done_.wait(lock, [&] { return row->state == PendingRow::State::kDone; });
+      if (row->error) std::rethrow_exception(row->error);
+    }
+  }
+
+  // Returns the row's tensors on the host, without a graph; throws if they are not as the spec says.
+  std::vector<torch::Tensor> checked(std::vector<torch::Tensor> row) const {
+    if (row.size() != spec_.size()) {
+      throw DataError(fmt::format("it has {} tensors, not {}", row.size(), spec_.size()), kDeclareRows);
+    }
+    for (size_t i = 0; i < row.size(); ++i) {
+      row[i] = row[i].detach().to(torch::kCPU);
+      const auto found = spec_of(row[i], spec_[i].name, spec_[i].role);
+      if (fits(found, spec_[i])) continue;
+      throw DataError(fmt::format("it has {}, not {}", to_string(found), to_string(spec_[i])), kDeclareRows);
+    }
+    return row;
+  }
+
+  void write(const PendingRows& rows, Batch& into) const {
+    const torch::NoGradGuard no_grad;
+    for (size_t i = 0; i < spec_.size(); ++i) {
+      std::vector<torch::Tensor> tensors;
+      for (const auto& row : rows) tensors.push_back(row->tensors[i]);
+      auto sizes = row_sizes(rows, i);
+      sizes.insert(sizes.begin(), static_cast<int64_t>(rows.size()));
+      const auto options = torch::dtype(spec_[i].dtype);
+      into[i] = fitting(into[i], sizes, options.device(device_));
+      if (rows.empty()) continue;
+      if (device_.is_cpu()) {
+        at::stack_out(into[i], tensors);
+      } else {
+        auto on_host = torch::empty(sizes, options.pinned_memory(true));
+        at::stack_out(on_host, tensors);
+        into[i].copy_(on_host, /*non_blocking=*/true);
+      }
+    }
+  }
+
+  // Returns the sizes that tensor i has in each of the rows; without rows what the spec says, 0 for any.
+  std::vector<int64_t> row_sizes(const PendingRows& rows, size_t i) const {
+    if (rows.empty()) {
+      auto sizes = spec_[i].row_shape;
+      std::ranges::replace(sizes, -1, 0);
+      return sizes;
+    }
+    const auto& first = *rows.front();
+    for (const auto& row : rows) {
+      if (row->tensors[i].sizes() == first.tensors[i].sizes()) continue;
+      const auto text = [&](const PendingRow& of) {
+        return to_string(spec_of(of.tensors[i], spec_[i].name, spec_[i].role));
+      };
+      throw DataError(fmt::format("rows {} and {} of the data set do not make a batch: {}, and {}",
+                                  first.number, row->number, text(first), text(*row)),
+                      "all rows of a batch have the same sizes: let a transform pad or cut them");
+    }
+    return first.tensors[i].sizes().vec();
+  }
+
+  const int64_t size_;
+  const torch::Device device_;
+  const uint64_t seed_;
+  const size_t workers_;
+  mutable RowReaders readers_;
+  const BatchSpec spec_;
+
+  mutable std::mutex mutex_;  // of the next two, and of the state of rows
+  mutable std::map<std::pair<int64_t, int64_t>, std::shared_ptr<PendingRow>> told_;  // by epoch and row
+  mutable int64_t told_epoch_ = 0;                                                   // the last one
+  mutable std::condition_variable done_;
+  mutable OrderedTasks tasks_;  // last: its threads use the others
+};
+
+}  // namespace
+
+SourceFactory detail::dataset_sources(std::optional<size_t> size, NewRowReader new_reader,
+                                      DatasetRowsOptions options) {
+  if (options.workers < 0) {
+    throw UsageError(fmt::format("workers is {}", options.workers),
+                     "it is a number of threads; with 0 the replicas read their rows");
+  }
+  RowReads::prepare();
+  return [rows = checked_size(size), new_reader = std::move(new_reader),
+          options = std::move(options)](torch::Device device) {
+    return std::make_shared<DatasetSource>(rows, new_reader, options, device);
+  };
+}
+
+}  // namespace lockstep

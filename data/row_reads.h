@@ -1,0 +1,43 @@
+// How rows of a torch::data Dataset are read: with numbers of their own, and with errors that name them.
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <c10/core/InferenceMode.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include <lockstep/support/thread_random.h>
+
+namespace lockstep {
+
+// While one lives, torch's operations in this thread compute as in a new one, on one core, so that a row does
+// not depend on the thread that reads it. Destroy it in the thread that constructed it.
+class RowReads {
+ public:
+  explicit RowReads(uint64_t seed);
+  ~RowReads();
+  RowReads(const RowReads&) = delete;
+  RowReads& operator=(const RowReads&) = delete;
+
+  // Calls read_row(), in which CPU operations draw numbers of (seed, epoch, row): the generator's seed is the
+  // first draw of SplitMix64(seed, {4, epoch, row}). An exception comes nested in a DataError that names the
+  // row.
+  void read(int64_t epoch, int64_t row, const std::function<void()>& read_row);
+
+  // As ThreadRandom::prepare().
+  static void prepare() { ThreadRandom::prepare(); }
+
+ private:
+  const uint64_t seed_;
+  const int threads_;                         // of the calling thread's operations, before
+  const c10::InferenceMode ordinary_{false};  // gradients on, too
+  at::Generator generator_;
+  const ThreadRandom random_;
+};
+
+// Throws the current exception nested in a DataError that says where it came from, with the hint of an Error.
+[[noreturn]] void throw_from(const std::string& place);
+
+}  // namespace lockstep
