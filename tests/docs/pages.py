@@ -8,7 +8,8 @@
   - flags of a script in a block marked `sh` stand in a file of scripts/ or scripts/compare/
   - docs/cli.md names every flag of every command's --help, and no page names a flag that none has
   - the tests that a table names after a link to their file exist
-  - the C++ code of docs/migrating.md is that of tests/docs/migrating_test.cpp, and its Python code can be parsed
+  - the C++ code of docs/migrating.md and docs/your-loop.md is that of tests/docs/migrating_test.cpp, and their Python
+    code can be parsed
   - the Python function of docs/cli.md gives the order of batches that tests/reference/batch_order.txt holds"""
 
 import ast
@@ -22,6 +23,7 @@ from blocks import command_lines
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(ROOT.glob("docs/*.md"))]
+MIGRATING = [ROOT / "docs/migrating.md", ROOT / "docs/your-loop.md"]
 CODE = re.compile(r"^```.*?^```$", re.S | re.M)
 MOST_LINES, COLUMNS = 150, 120
 # The flags of other programs and of the scripts, and those of earlier versions in the changelog.
@@ -150,27 +152,27 @@ def unknown_tests(page, text):
 
 
 def untested_code():
-    page = ROOT / "docs/migrating.md"
-    text = page.read_text()
     tested = (ROOT / "tests/docs/migrating_test.cpp").read_text().splitlines()
     # Without the column in which clang-format puts the comments behind lines.
     code = "\n".join(re.sub(r" +//", " //", line.strip()) for line in tested if "// test" not in line)
     found = []
-    for block in re.findall(r"^```cpp\n(.*?)^```$", text, re.S | re.M):
-        lines = "\n".join(re.sub(r" +//", " //", line.strip()) for line in block.splitlines())
-        if f"\n{lines}\n" not in code:
-            found.append(f"migrating.md: not in migrating_test.cpp: {block.splitlines()[0]} ...")
-    for block in re.findall(r"^```python\n(.*?)^```$", text, re.S | re.M):
-        ast.parse(block)
+    for page in MIGRATING:
+        text = page.read_text()
+        for block in re.findall(r"^```cpp\n(.*?)^```$", text, re.S | re.M):
+            lines = "\n".join(re.sub(r" +//", " //", line.strip()) for line in block.splitlines())
+            if f"\n{lines}\n" not in code:
+                found.append(f"{page.name}: not in migrating_test.cpp: {block.splitlines()[0]} ...")
+        for block in re.findall(r"^```python\n(.*?)^```$", text, re.S | re.M):
+            ast.parse(block)
     return found
 
 
 def private_headers():
-    """The page that moves other people's programs speaks of installed headers only."""
+    """The pages that move other people's programs speak of installed headers only."""
     public = set(re.findall(r"^  ([a-z_0-9/]+\.h)", (ROOT / "cmake/LockstepPublicHeaders.cmake").read_text(), re.M))
-    linked = set(re.findall(r"\]\(\.\./([a-z_0-9/]+\.h)\)", (ROOT / "docs/migrating.md").read_text()))
+    linked = set(re.findall(r"\]\(\.\./([a-z_0-9/]+\.h)\)", "".join(page.read_text() for page in MIGRATING)))
     included = set(re.findall(r"<lockstep/(?!tests/)([a-z_0-9/]+\.h)>", (ROOT / "tests/docs/migrating_test.cpp").read_text()))
-    found = [f"migrating.md: {header} is not installed" for header in sorted((linked | included) - public)]
+    found = [f"{header} is not installed" for header in sorted((linked | included) - public)]
     return found if len(public) > 20 and linked and included else [*found, "no headers found"]
 
 
