@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include <lockstep/parallel/build_replicas.h>
@@ -12,6 +13,7 @@
 #include <lockstep/parallel/collectives/gather_tensors.h>
 #include <lockstep/parallel/gradients/tensor_lines.h>
 #include <lockstep/parallel/training/outcome_sums.h>
+#include <lockstep/parallel/training/precision.h>
 #include <lockstep/parallel/training/replica.h>
 #include <lockstep/parallel/training/replica_models.h>
 #include <lockstep/parallel/training/shared_options.h>
@@ -145,13 +147,27 @@ void Trainer::step(std::span<const int64_t> rows, int64_t epoch) {
   next->steps = replica_steps(next->rows, epoch);
   next->times.resize(next->steps.size());
   auto& step = *steps_in_flight_.emplace_back(std::move(next));
-  workers_.start(*communicator_, [this, &step](int local, Endpoint&) { step_replica(local, step); });
+  start(step);
   rows_ += static_cast<int64_t>(rows.size());
   ++steps_taken_;
   // Until the shares are settled, each step's shares depend on the times of the step before.
   wait_for_steps(split_settled() ? in_flight_ - 1 : 0);
   require_useful_scale();
   if (options_.check_sync > 0 && steps_taken_ % options_.check_sync == 0) check_sync();
+}
+
+// An epoch's last batch is smaller than the others, and comes once in an epoch: a search for the fastest
+// algorithms of its shapes would not pay off.
+void Trainer::start(StepInFlight& step) {
+  const bool rare = step.rows.size() < most_rows_;
+  most_rows_ = std::max(most_rows_, step.rows.size());
+  std::optional<NoConvolutionSearch> no_search;
+  if (rare) {
+    workers_.wait(0);
+    no_search.emplace();
+  }
+  workers_.start(*communicator_, [this, &step](int local, Endpoint&) { step_replica(local, step); });
+  if (rare) workers_.wait(0);
 }
 
 std::optional<LossScaleState> Trainer::loss_scale() {

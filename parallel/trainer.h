@@ -132,7 +132,7 @@ class Trainer {
   // Returns the model's outputs (Model::output) for rows of a data set, in their order: (rows, ...) on the
   // host, in the dtype that the model gives, without a graph, the same in every process. rows: their numbers,
   // in any order, and more than once if you like; nullopt: all. For an empty list it is (0, ...), and (0) if
-  // the data set is empty. As in evaluate() the replicas of the world take blocks of kEvaluationBlock rows in
+  // the data set is empty. As in evaluate() the replicas of the world take blocks of rows in
   // rotation: no output depends on their number.
   //
   // The data set is loaded for each call. It has the inputs of the training set, and needs no targets. Throws
@@ -213,6 +213,7 @@ class Trainer {
   struct StepInFlight;
   using Sources = std::vector<std::shared_ptr<const BatchSource>>;  // shared by replicas on one device
 
+  void start(StepInFlight& step);
   void wait_for_steps(int in_flight);
   void require_held_parameters();
   void follow_requires_grad();
@@ -245,6 +246,7 @@ class Trainer {
   int64_t steps_taken_ = 0;
   LrState lr_state_;
   int64_t rows_ = 0;         // since the last take_sums()
+  size_t most_rows_ = 0;     // of a step
   int64_t plain_steps_ = 0;  // of those taken, before there was a loss scale
 };
 

@@ -20,15 +20,19 @@
 
 namespace lockstep {
 
-// Rows in blocks of kEvaluationBlock. Rank r of the world takes the blocks r, r + world, ...
+// Rows in blocks of at most kEvaluationBlock, whose sizes differ by at most one: a small last block would be
+// a shape of its own, for which a GPU has to find and compile its algorithms. Rank r of the world takes the
+// blocks r, r + world, ...
 struct Blocks {
   int64_t rows = 0;
   int world = 1;
 
   int64_t count() const { return (rows + kEvaluationBlock - 1) / kEvaluationBlock; }
   int64_t most_per_rank() const { return (count() + world - 1) / world; }
-  int64_t begin(int64_t block) const { return block * kEvaluationBlock; }
-  int64_t size(int64_t block) const { return std::min(kEvaluationBlock, rows - begin(block)); }
+  int64_t begin(int64_t block) const {
+    return block * (rows / count()) + std::min(block, rows % count());  // the larger ones come first
+  }
+  int64_t size(int64_t block) const { return begin(block + 1) - begin(block); }
 
   // The rows of the blocks of this process's ranks.
   int64_t rows_of(const Communicator& communicator) const;

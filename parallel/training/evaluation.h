@@ -45,7 +45,7 @@ class TestSets {
   std::vector<TestSet> sets_;
 };
 
-// Rows that a replica evaluates at once.
+// The most rows that a replica evaluates at once.
 inline constexpr int64_t kEvaluationBlock = 256;
 
 // Callback after each block, with the number of rows that this process's replicas have evaluated (on GPUs:
@@ -56,13 +56,14 @@ inline constexpr int64_t kEvaluationBlock = 256;
 // processes can evaluate again.
 using EvaluationProgress = std::function<void(int64_t rows_done, int64_t rows)>;
 
-// Cuts the set into blocks of kEvaluationBlock rows, which the ranks of the world take in rotation, and adds
-// the blocks' sums in order: counts are exactly the same on any number of devices and processes. A
-// collective: every process calls it, and gets the same result. models[i] (all with the same weights and
-// statistics) and sources[i] are on workers.devices()[i], the device of the communicator's endpoint i; every
-// source holds the whole set. Modules are in evaluation mode meanwhile; afterwards each part has its own mode
-// again. Throws UsageError when the set is empty, what `progress` throws, PeerError when another process has
-// stopped, and the error that ended a collective. `progress` may be empty.
+// Cuts the set into blocks of at most kEvaluationBlock rows, whose sizes differ by at most one. The ranks of
+// the world take them in rotation. Adds the blocks' sums in order: counts are exactly the same on any number
+// of devices and processes. A collective: every process calls it, and gets the same result. models[i] (all
+// with the same weights and statistics) and sources[i] are on workers.devices()[i], the device of the
+// communicator's endpoint i; every source holds the whole set. Modules are in evaluation mode meanwhile;
+// afterwards each part has its own mode again. Throws UsageError when the set is empty, what `progress`
+// throws, PeerError when another process has stopped, and the error that ended a collective. `progress` may
+// be empty.
 RowSums evaluate(std::span<const Model> models, std::span<const std::shared_ptr<const BatchSource>> sources,
                  Precision precision, ReplicaWorkers& workers, Communicator& communicator,
                  const EvaluationProgress& progress = {});

@@ -60,6 +60,12 @@ void set_arithmetic(Precision precision, bool deterministic) {
   context.setBenchmarkCuDNN(!deterministic);  // picks the fastest convolution by timing
 }
 
+NoConvolutionSearch::NoConvolutionSearch() : before_(at::globalContext().benchmarkCuDNN()) {
+  at::globalContext().setBenchmarkCuDNN(false);
+}
+
+NoConvolutionSearch::~NoConvolutionSearch() { at::globalContext().setBenchmarkCuDNN(before_); }
+
 AutocastGuard::AutocastGuard(Precision precision, torch::Device device)
     : layers_(type_of_layers(precision)), on_(layers_ != dtype_of(precision)), type_(device.type()) {
   if (!on_) return;

@@ -20,7 +20,7 @@ namespace lockstep {
 // with the same weights and statistics) and sources[i] are on workers.devices()[i], the device of the
 // communicator's endpoint i. Modules are in evaluation mode meanwhile.
 //
-// Rows are computed in blocks of kEvaluationBlock, which the ranks of the world take in rotation. After each
+// Rows are computed in blocks as in evaluate(), which the ranks of the world take in rotation. After each
 // rotation all ranks gather its blocks, so that a device holds the outputs of one block per rank. Throws
 // UsageError for outputs that do not have one row per row, and where two blocks give rows of other shapes or
 // dtypes; faults of the model as model_errors.h says; and the error that ended a collective.

@@ -11,6 +11,7 @@
 
 #include <lockstep/data/resident_rows.h>
 #include <lockstep/parallel/trainer.h>
+#include <lockstep/parallel/training/evaluated_blocks.h>
 #include <lockstep/tests/parallel/trainer_cases.h>
 #include <lockstep/tests/parallel/training/layouts.h>
 
@@ -70,6 +71,56 @@ TEST_CASE(
   rows->gathered.clear();
   trainer.evaluate();
   CHECK((rows->gathered == WatchedRows::Parts{{0, {first_rows(32)}}}));
+}
+
+TEST_CASE("the sizes of blocks that are evaluated differ by at most one, and none has more than 256 rows") {
+  using Sizes = std::map<int64_t, int64_t>;  // how many blocks there are of each
+  const std::map<int64_t, Sizes> expected = {{0, {}},
+                                             {1, {{1, 1}}},
+                                             {256, {{256, 1}}},
+                                             {257, {{129, 1}, {128, 1}}},
+                                             {600, {{200, 3}}},
+                                             {10'000, {{250, 40}}},
+                                             {10'007, {{251, 7}, {250, 33}}}};
+  for (const auto& [rows, sizes] : expected) {
+    INFO(rows << " rows");
+    const Blocks blocks{.rows = rows};
+    Sizes found;
+    int64_t next = 0;
+    for (int64_t block = 0; block < blocks.count(); ++block) {
+      CHECK(blocks.begin(block) == next);
+      next += blocks.size(block);
+      ++found[blocks.size(block)];
+    }
+    CHECK(next == rows);
+    CHECK(found == sizes);
+  }
+}
+
+// As on GPUs, where a search takes seconds for each shape.
+TEST_CASE(
+    "convolutions of a step with fewer rows than those before are not searched for, as of an epoch's last") {
+  std::mutex mutex;
+  std::map<int64_t, std::set<bool>> searched;  // by rows of a shard
+  const auto factory =
+      model_factory<LeNetImpl>(uint64_t{0}, torch::kFloat32).loss([&](LeNetImpl& net, const Batch& in) {
+        const std::lock_guard lock(mutex);
+        searched[in.rows()].insert(at::globalContext().benchmarkCuDNN());
+        return net.forward(in.input()).sum();
+      });
+  auto options = options_for(2);
+  options.in_flight = 2;
+  for (const bool search : {true, false}) {
+    searched.clear();
+    auto trainer = make_trainer(factory, options, std::make_shared<RowSource>(32));
+    at::globalContext().setBenchmarkCuDNN(search);
+    const Rows numbers{0, 1, 2, 3, 4, 5, 6, 7};
+    for (const size_t rows : {6, 6, 8, 8, 2, 8, 4, 8}) trainer.step(std::span(numbers).first(rows));
+    trainer.synchronize();
+    CHECK((searched ==
+           std::map<int64_t, std::set<bool>>{{1, {false}}, {2, {false}}, {3, {search}}, {4, {search}}}));
+    CHECK(at::globalContext().benchmarkCuDNN() == search);
+  }
 }
 
 TEST_CASE("a test set with other tensors than the training set is refused, with both") {

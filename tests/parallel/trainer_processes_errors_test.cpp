@@ -170,7 +170,7 @@ TEST_CASE("the progress of an evaluation counts the rows of its own process") {
   using Told = std::vector<std::pair<int64_t, int64_t>>;
   const auto told_in = [](const Layout& layout) {
     return in_processes(layout, {}, [](int, const TrainerOptions& own) {
-      const auto rows = source(std::make_shared<RowSource>(600));  // blocks of 256, 256 and 88 rows
+      const auto rows = source(std::make_shared<RowSource>(600));  // three blocks of 200
       Trainer trainer(two_layers(), rows, rows, own);
       Told told;
       trainer.evaluate([&](int64_t done, int64_t all) { told.emplace_back(done, all); });
@@ -178,8 +178,8 @@ TEST_CASE("the progress of an evaluation counts the rows of its own process") {
     });
   };
   const auto two = told_in({1, 1});
-  CHECK(two[0] == Told{{256, 344}, {344, 344}});
-  CHECK(two[1] == Told{{256, 256}});
+  CHECK(two[0] == Told{{200, 400}, {400, 400}});
+  CHECK(two[1] == Told{{200, 200}});
   const auto five = told_in({3, 2});
   CHECK(five[0].size() == 3);
   CHECK(five[0].back() == std::pair<int64_t, int64_t>{600, 600});

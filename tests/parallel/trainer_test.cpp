@@ -142,7 +142,7 @@ TEST_CASE("evaluation counts the same rows on any number of replicas") {
 }
 
 TEST_CASE("evaluation reports its progress, to the last row") {
-  const auto test = std::make_shared<RowSource>(600);  // blocks of 256, 256 and 88 rows
+  const auto test = std::make_shared<RowSource>(600);  // three blocks of 200
   for (const int world : {1, 2, 5}) {
     auto trainer = make_trainer(lenet_factory(), options_for(world), test);
     std::vector<int64_t> told;

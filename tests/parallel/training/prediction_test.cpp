@@ -264,13 +264,13 @@ TEST_CASE("processes that want other rows or data are refused, the same in each"
 TEST_CASE("outputs that are not one per row, or not of one shape, end the call with the replica's name") {
   const auto sum = with_output([](auto& net, const Batch& in) { return net.forward(in.input()).sum(0); });
   const auto growing = with_output([](auto& net, const Batch& in) {
-    return net.forward(in.input()).slice(1, 0, in.rows() == kEvaluationBlock ? 10 : 4);
+    return net.forward(in.input()).slice(1, 0, in.rows() == 151 ? 10 : 4);
   });
   for (const auto& layout : {Layout{2}, Layout{1, 1}}) {
     const auto error_of = [&](const ModelFactory& factory) {
       const auto found = in_processes(layout, {}, [&](int, const TrainerOptions& own) {
-        Trainer trainer(factory, rows_on_device(300), rows_on_device(300), own);
-        return refusal_of<Error>([&] { trainer.predict(rows_on_device(300)); });
+        Trainer trainer(factory, rows_on_device(301), rows_on_device(301), own);
+        return refusal_of<Error>([&] { trainer.predict(rows_on_device(301)); });
       });
       std::string all;  // of two processes one has the error, the other one has lost it
       for (const auto& own : found) {
@@ -281,16 +281,16 @@ TEST_CASE("outputs that are not one per row, or not of one shape, end the call w
     };
     CHECK_THAT(
         error_of(sum),  // the error of the replica that is first
-        ContainsSubstring("in the prediction of rows 0 to 255: the outputs of 256 rows are [10] on cpu") ||
+        ContainsSubstring("in the prediction of rows 0 to 150: the outputs of 151 rows are [10] on cpu") ||
             ContainsSubstring(
-                "in the prediction of rows 256 to 299: the outputs of 44 rows are [10] on cpu"));
-    Trainer trainer(sum, rows_on_device(300), rows_on_device(300), options_for(1));
+                "in the prediction of rows 151 to 300: the outputs of 150 rows are [10] on cpu"));
+    Trainer trainer(sum, rows_on_device(301), rows_on_device(301), options_for(1));
     CHECK_THAT(refusal_of([&] {
-                 trainer.predict(rows_on_device(300), Rows{90, 7, 8});
+                 trainer.predict(rows_on_device(301), Rows{90, 7, 8});
                }),
                ContainsSubstring("in the prediction of rows 90, ..., 8: the outputs of 3 rows are [10]"));
     CHECK_THAT(error_of(growing),
-               ContainsSubstring("rank 1 (cpu): in the prediction of rows 256 to 299: the outputs are Float "
+               ContainsSubstring("rank 1 (cpu): in the prediction of rows 151 to 300: the outputs are Float "
                                  "[n, 4], those of the first block Float [n, 10]"));
   }
 }
