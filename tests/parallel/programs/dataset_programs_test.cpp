@@ -27,7 +27,7 @@ using namespace lockstep::testing;
 namespace {
 
 using Example = torch::data::Example<>;
-constexpr int64_t kCount = 30, kBatchRows = 8;  // 4 steps of an epoch; the last batch has 6 rows
+constexpr int64_t kImages = 30, kBatchRows = 8;  // 4 steps of an epoch; the last batch has 6 rows
 
 torch::Tensor image(int64_t row) {
   return torch::arange(784, torch::kFloat32).add(row * 31).mul(.37).sin().view({1, 28, 28});
@@ -42,7 +42,7 @@ class Images : public torch::data::datasets::Dataset<Images> {
     const auto number = static_cast<int64_t>(row);
     return {image(number), torch::tensor(number % 10)};
   }
-  std::optional<size_t> size() const override { return size_t{kCount}; }
+  std::optional<size_t> size() const override { return size_t{kImages}; }
 
  private:
   std::optional<size_t> bad_;
@@ -68,7 +68,7 @@ TrainerOptions invariant(int world) {
 EpochOptions epochs(int64_t count, int64_t stop_after = -1) {
   return {.epochs = count,
           .batch_size = kBatchRows,
-          .order = [](int64_t epoch) { return batch_order(/*seed=*/3, epoch, kCount); },
+          .order = [](int64_t epoch) { return batch_order(/*seed=*/3, epoch, kImages); },
           .after_step =
               [stop_after](EpochRun& run) {
                 if (run.epoch() * run.steps() + run.step() == stop_after) run.stop();
@@ -85,8 +85,8 @@ std::vector<NamedTensor> trained(const SourceFactory& train, const TrainerOption
 
 TEST_CASE("a Trainer takes the same steps on a plain data set as on resident rows") {
   std::vector<torch::Tensor> images;
-  for (int64_t row = 0; row < kCount; ++row) images.push_back(image(row));
-  const auto resident = resident_rows(Batch(torch::stack(images), torch::arange(kCount) % 10));
+  for (int64_t row = 0; row < kImages; ++row) images.push_back(image(row));
+  const auto resident = resident_rows(Batch(torch::stack(images), torch::arange(kImages) % 10));
   for (const int world : {1, 2}) {
     const auto expected = trained(resident, options_for(world));
     for (const int workers : {0, 3}) {
