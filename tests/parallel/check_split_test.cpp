@@ -212,7 +212,7 @@ TEST_CASE("losses that are sums over the rows pass") {
        net_with([](Net& net, const Batch& in) { return Outcome{policy_loss(net, in)}; }),
        resident_rows(games())},
       {"dropout", drawing_factory(), source(std::make_shared<RowSource>(kAll))},
-      {"rows with noise", two_layers(), source_of<NoisyRows>()},
+      {"rows with noise", two_layers(), source_of<NoisySource>()},
       {"torch's batch norm, left out", model_factory<Normed<torch::nn::BatchNorm1d>>(),
        resident_rows(classes()), BnPolicy::kSync},
       {"lockstep's batch norm", model_factory<Normed<BatchNorm1d>>(), resident_rows(classes()),

@@ -37,9 +37,9 @@ inline ModelFactory drawing_factory(bool also_in_evaluation = false) {
 }
 
 // Adds noise to the images.
-class NoisyRows : public BatchSource {
+class NoisySource : public BatchSource {
  public:
-  explicit NoisyRows(int64_t rows) : rows_(rows) {}
+  explicit NoisySource(int64_t rows) : rows_(rows) {}
   int64_t size() const override { return rows_.size(); }
   BatchSpec spec() const override { return rows_.spec(); }
   void gather(const torch::Tensor& rows, int64_t epoch, Batch& into) const override {

@@ -24,7 +24,7 @@ namespace {
 using Weights = std::vector<NamedTensor>;
 
 std::unique_ptr<Trainer> noisy_trainer(const TrainerOptions& options) {
-  const SourceFactory noisy = [](torch::Device) { return std::make_shared<NoisyRows>(32); };
+  const SourceFactory noisy = [](torch::Device) { return std::make_shared<NoisySource>(32); };
   return std::make_unique<Trainer>(drawing_factory(), noisy, noisy, options);
 }
 

@@ -79,7 +79,7 @@ TEST_CASE("averages that are not of the model's weights are refused") {
     auto state = state_of(4).trainer;
     state.average = {average};
     CHECK_THROWS_AS(evaluated_weights(state), WeightsError);
-    CHECK_THROWS_WITH(evaluated_weights(state), ContainsSubstring("\"" + average.name + "\""));
+    CHECK_THROWS_WITH(evaluated_weights(state), ContainsSubstring("'" + average.name + "'"));
   }
 }
 
