@@ -38,7 +38,8 @@ install(CODE "set(lockstep_list [==[${_own_dir}/installed_files]==])")
 install(SCRIPT "${PROJECT_SOURCE_DIR}/cmake/install/note_old_files.cmake")
 
 # --- the library, of the objects of the static libraries
-add_library(lockstep_shared SHARED $<TARGET_OBJECTS:lockstep> $<TARGET_OBJECTS:lockstep_c10d> $<TARGET_OBJECTS:lockstep_core>)
+add_library(lockstep_shared SHARED $<TARGET_OBJECTS:lockstep_loops> $<TARGET_OBJECTS:lockstep>
+  $<TARGET_OBJECTS:lockstep_c10d> $<TARGET_OBJECTS:lockstep_core>)
 set_target_properties(lockstep_shared PROPERTIES
   OUTPUT_NAME lockstep EXPORT_NAME lockstep VERSION "${PROJECT_VERSION}"
   SOVERSION "${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}"

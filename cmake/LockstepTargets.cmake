@@ -1,6 +1,8 @@
-# The product is three static libraries and one program; each folder adds its own sources to them:
+# The product is four static libraries and one program; each folder adds its own sources to them:
 #   lockstep_core   sources without torch (files, hashes, worker threads): quick to build, and tested by ThreadSanitizer
-#   lockstep        all other library sources; users link its alias lockstep::lockstep
+#   lockstep        the library's other sources that the program uses
+#   lockstep_loops  those that only programs of users do: loops of their own, torch::data. They link its alias
+#                   lockstep::lockstep, which brings all three; the README's first command does not build it
 #   lockstep_app    app/ except main.cpp, a library so that tests can link it; its sources without torch are the objects of
 #                   lockstep_app_core, which are compiled while torch's header is precompiled
 #   lockstep_cli    the program `lockstep`: app/main.cpp
@@ -39,10 +41,14 @@ target_link_libraries(lockstep_app_core
 target_compile_options(lockstep_app_core PRIVATE ${LOCKSTEP_LITTLE_OPTIMISED})
 
 add_library(lockstep STATIC)
-add_library(lockstep::lockstep ALIAS lockstep)
 target_link_libraries(lockstep PUBLIC lockstep_core PRIVATE nlohmann_json::nlohmann_json lockstep_warnings)
 # Loops over elements are in kernels of the core, in sum_chunks.cpp or in torch.
 target_compile_options(lockstep PRIVATE ${LOCKSTEP_LITTLE_OPTIMISED})
+
+add_library(lockstep_loops STATIC)
+add_library(lockstep::lockstep ALIAS lockstep_loops)
+target_link_libraries(lockstep_loops PUBLIC lockstep PRIVATE lockstep_warnings)
+target_compile_options(lockstep_loops PRIVATE ${LOCKSTEP_LITTLE_OPTIMISED})
 
 add_library(lockstep_app STATIC)
 target_sources(lockstep_app PRIVATE $<TARGET_OBJECTS:lockstep_app_core>)
@@ -69,7 +75,7 @@ set_target_properties(lockstep_cli PROPERTIES OUTPUT_NAME lockstep RUNTIME_OUTPU
 target_link_libraries(lockstep_cli PRIVATE lockstep_app lockstep_process lockstep_warnings)
 
 if(LOCKSTEP_BUILD_CORE_ONLY)
-  set_target_properties(lockstep_app_core lockstep lockstep_app lockstep_cli PROPERTIES EXCLUDE_FROM_ALL ON)
+  set_target_properties(lockstep_app_core lockstep lockstep_loops lockstep_app lockstep_cli PROPERTIES EXCLUDE_FROM_ALL ON)
 else()
   # torch/types.h takes 9 s to compile, precompiled 3 s. torch/torch.h takes 8 s even precompiled: every source instantiates
   # its templates. Sources include what they need beside torch/types.h, never torch/torch.h. Precompiled once, for all, by
@@ -80,7 +86,7 @@ else()
   target_precompile_headers(lockstep_c10d PRIVATE
     <torch/types.h> <fmt/format.h> <fmt/ranges.h> <nlohmann/json.hpp>)
   target_sources(lockstep PRIVATE $<TARGET_OBJECTS:lockstep_c10d>)
-  foreach(_target lockstep lockstep_app)
+  foreach(_target lockstep lockstep_loops lockstep_app)
     target_precompile_headers(${_target} REUSE_FROM lockstep_c10d)
   endforeach()
   set_target_properties(lockstep_c10d PROPERTIES UNITY_BUILD ON)
@@ -94,7 +100,7 @@ endif()
 
 # Small sources are compiled together: a single one would spend most of its time on templates of torch, whose precompiled
 # header does not hold their instances, of CLI11, JSON and {fmt}.
-set_target_properties(lockstep_core lockstep_app_core lockstep lockstep_app
+set_target_properties(lockstep_core lockstep_app_core lockstep lockstep_loops lockstep_app
   PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${LOCKSTEP_BUILD_BATCH})
 
 # lockstep_compile_together(target text): sources with this text come last, so that few units compile what it stands for.
