@@ -18,20 +18,25 @@ class EpochLoop {
       : trainer_(trainer),
         options_(options),
         rows_(agreed_rows()),
-        steps_((rows_ + options.batch_size - 1) / options.batch_size),
+        steps_(rows_ / options.batch_size + (rows_ % options.batch_size > 0 ? 1 : 0)),
         votes_(group(), /*questions=*/1) {}
 
   bool run() {
-    const auto all = options_.epochs * steps_;
-    while (trainer_.steps_taken() < all && run_epoch(trainer_.steps_taken() / steps_)) {
+    for (auto epoch = next_epoch(); epoch < options_.epochs; epoch = next_epoch()) {
+      if (!run_epoch(epoch)) return next_epoch() >= options_.epochs && finish();
     }
-    if (trainer_.steps_taken() < all) return false;
-    trainer_.require_updates();
-    return true;
+    return finish();
   }
 
  private:
   ProcessGroup* group() const { return trainer_.options().process_group.get(); }
+
+  int64_t next_epoch() const { return trainer_.steps_taken() / steps_; }  // the one of the next step
+
+  bool finish() {
+    trainer_.require_updates();
+    return true;
+  }
 
   // Returns the rows of an epoch. The processes tell their options before one of them may refuse its own.
   int64_t agreed_rows() const {
@@ -73,18 +78,20 @@ class EpochLoop {
     const auto order = agreed_order(epoch);
     EpochRun run(epoch, steps_);
     run.step_ = trainer_.steps_taken() - epoch * steps_;
+    const auto tell = [&](int64_t step) {
+      if (step < steps_) trainer_.will_need(batch_of(order, step, options_.batch_size), epoch);
+    };
+    tell(run.step_);
     while (run.step_ < steps_) {
-      if (run.step_ + 1 < steps_) {
-        trainer_.will_need(batch_of(order, run.step_ + 1, options_.batch_size), epoch);
-      }
+      tell(run.step_ + 1);
       trainer_.step(batch_of(order, run.step_, options_.batch_size), epoch);
       ++run.step_;
       if (options_.after_step) options_.after_step(run);
       // The callback may have loaded a state or left out steps.
-      run.step_ = std::min(trainer_.steps_taken() - epoch * steps_, steps_);
-      const bool goes_back = run.step_ < 0, last = run.step_ == steps_;
-      const auto stops = goes_back || last ? votes_.agree_now(run.stops_) : votes_.after_step(run.stops_);
-      if (goes_back) return stops == 0;
+      run.step_ = trainer_.steps_taken() - epoch * steps_;
+      const bool elsewhere = run.step_ < 0 || run.step_ > steps_, last = run.step_ == steps_;
+      const auto stops = elsewhere || last ? votes_.agree_now(run.stops_) : votes_.after_step(run.stops_);
+      if (elsewhere) return stops == 0;  // of another epoch
       if (stops == 0) continue;
       run.stops_ = true;
       if (last) break;
@@ -98,7 +105,7 @@ class EpochLoop {
   Trainer& trainer_;
   const EpochOptions& options_;
   const int64_t rows_;   // of an epoch
-  const int64_t steps_;  // the same
+  const int64_t steps_;  // of an epoch
   StepVotes votes_;      // to stop
 };
 

@@ -45,11 +45,14 @@ class EpochRun {
 struct EpochOptions {
   int64_t epochs = 1;  // of the whole training, with those that were trained before
   int64_t batch_size = 0;
-  // The numbers of an epoch's rows, such as batch_order(): as many in each, the same in every process.
+  // The numbers of an epoch's rows, such as batch_order(): as many in each, the same in every process, and
+  // for an epoch the same in every call.
   std::function<std::vector<int64_t>(int64_t epoch)> order = {};
   // Called in every process after each step and each whole epoch, in the thread that calls train_epochs().
   // They may call the trainer: evaluate(), state() and other calls that all processes make, in all of them.
-  // After load() and leave_out_step() the loop goes on from steps_taken(), also in an earlier epoch.
+  // After load() and leave_out_step() the loop goes on from steps_taken(), also in another epoch. A training
+  // that goes on behind the last step of an epoch does not call after_epoch for that one: save there, after
+  // observe_loss(), what is to go on there.
   // Trainer::step() has returned; take_sums() waits for the step. After an exception of theirs the others get
   // a PeerError when this process leaves. May be empty.
   std::function<void(EpochRun&)> after_step = {};

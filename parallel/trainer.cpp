@@ -1,5 +1,6 @@
 #include <lockstep/parallel/trainer.h>
 
+#include <ATen/Context.h>
 #include <fmt/format.h>
 #include <torch/nn/module.h>
 
@@ -23,6 +24,8 @@
 
 namespace lockstep {
 namespace {
+
+constexpr int64_t kRareSteps = 50;  // so many steps with a number of rows are few
 
 double seconds_between(StepTimestamps::Clock::time_point begin, StepTimestamps::Clock::time_point end) {
   return std::chrono::duration<double>(end - begin).count();
@@ -156,11 +159,12 @@ void Trainer::step(std::span<const int64_t> rows, int64_t epoch) {
   if (options_.check_sync > 0 && steps_taken_ % options_.check_sync == 0) check_sync();
 }
 
-// An epoch's last batch is smaller than the others, and comes once in an epoch: a search for the fastest
-// algorithms of its shapes would not pay off.
+// A smaller batch, such as an epoch's last one, is rare at first: a search for the fastest algorithms of its
+// shapes would not pay off.
 void Trainer::start(StepInFlight& step) {
-  const bool rare = step.rows.size() < most_rows_;
-  most_rows_ = std::max(most_rows_, step.rows.size());
+  const auto rows = step.rows.size();
+  const bool smaller = !steps_of_rows_.empty() && rows < steps_of_rows_.rbegin()->first;
+  const bool rare = ++steps_of_rows_[rows] <= kRareSteps && smaller && at::globalContext().benchmarkCuDNN();
   std::optional<NoConvolutionSearch> no_search;
   if (rare) {
     workers_.wait(0);

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -211,6 +212,7 @@ class Trainer {
 
  private:
   struct StepInFlight;
+  using MicroBatches = std::vector<std::span<const int64_t>>;       // their rows
   using Sources = std::vector<std::shared_ptr<const BatchSource>>;  // shared by replicas on one device
 
   void start(StepInFlight& step);
@@ -221,6 +223,7 @@ class Trainer {
   void agree_on_batches() const;
   void require_predictable(const BatchSource& data, std::span<const int64_t> rows) const;
   void open_statistics();
+  std::vector<MicroBatches> dealt(std::span<const int64_t> rows) const;
   std::vector<ReplicaStep> replica_steps(std::span<const int64_t> rows, int64_t epoch) const;
   void step_replica(int local, StepInFlight& step);
   void tune_split(const StepInFlight& step);
@@ -245,9 +248,9 @@ class Trainer {
   StepTimes times_;                                            // since the last take_times()
   int64_t steps_taken_ = 0;
   LrState lr_state_;
-  int64_t rows_ = 0;         // since the last take_sums()
-  size_t most_rows_ = 0;     // of a step
-  int64_t plain_steps_ = 0;  // of those taken, before there was a loss scale
+  int64_t rows_ = 0;                         // since the last take_sums()
+  std::map<size_t, int64_t> steps_of_rows_;  // how many steps had so many rows
+  int64_t plain_steps_ = 0;                  // of those taken, before there was a loss scale
 };
 
 }  // namespace lockstep

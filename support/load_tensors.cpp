@@ -102,6 +102,19 @@ void require_same_tensors(std::span<const NamedTensor> into, std::span<const Nam
                      owner.hint);
 }
 
+void require_same_tensors_and_types(std::span<const NamedTensor> into, std::span<const NamedTensor> from,
+                                    const TensorOwner& owner) {
+  require_same_tensors(into, from, owner);
+  const auto places = by_name(into);
+  for (const auto& [name, tensor] : from) {
+    const auto& expected = places.at(name);
+    if (tensor.scalar_type() == expected.scalar_type()) continue;
+    throw WeightsError(fmt::format("{} is {}, the {}'s is {}", name, toString(tensor.scalar_type()),
+                                   owner.name, toString(expected.scalar_type())),
+                       owner.hint);
+  }
+}
+
 void load_tensors(std::span<const NamedTensor> into, std::span<const NamedTensor> from,
                   const TensorOwner& owner) {
   require_same_tensors(into, from, owner);

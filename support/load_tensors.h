@@ -23,6 +23,10 @@ struct TensorOwner {
 void require_same_tensors(std::span<const NamedTensor> into, std::span<const NamedTensor> from,
                           const TensorOwner& owner);
 
+// As require_same_tensors(), with the same dtypes: rounding would change what goes on from these tensors.
+void require_same_tensors_and_types(std::span<const NamedTensor> into, std::span<const NamedTensor> from,
+                                    const TensorOwner& owner);
+
 // Copies each tensor of `from` to the one of the same name, in place; dtypes that can be cast, and devices,
 // may differ. Throws as require_same_tensors() does, and then changes nothing.
 void load_tensors(std::span<const NamedTensor> into, std::span<const NamedTensor> from,

@@ -98,8 +98,8 @@ std::vector<NamedTensor> KeptReplica::own() const {
 
 void KeptReplica::require(const TrainState& state) const {
   if (state.steps < 0) throw WeightsError(fmt::format("the state is of step {}", state.steps), kStateHint);
-  require_same_tensors(parts_.tensors(local_, false), state.model,
-                       owner("modules", "parameters and buffers"));
+  require_same_tensors_and_types(parts_.tensors(local_, false), state.model,
+                                 owner("modules", "parameters and buffers"));
   auto left = state.optimizer.size();
   for_each_optimizer([&](const auto& name, auto& optimizer, const auto& name_of) {
     const auto own = state_of(name, state);
@@ -111,8 +111,8 @@ void KeptReplica::require(const TrainState& state) const {
                        "call keep() with the same optimizers, under the same names, before load()");
   }
   for (const auto& replica : state.replicas) {
-    require_same_tensors(parts_.tensors(local_, true), buffers_of_modules(replica),
-                         owner("replica", "buffers"));
+    require_same_tensors_and_types(parts_.tensors(local_, true), buffers_of_modules(replica),
+                                   owner("replica", "buffers"));
     require_generator_state(replica.host_generator);
   }
   require_kept(state);

@@ -171,10 +171,11 @@ NamedSums ReplicaLoop::evaluate(const Dealt& batch) {
                    .digest = batch.digest},
                   parts.steps, sums, [&](int local, Step& step) {
                     const torch::NoGradGuard no_grad;
-                    std::deque<EvaluationMode> modes;  // a vector would move them
+                    std::vector<torch::nn::Module*> modules;
                     for (const auto& synced : parts.modules[static_cast<size_t>(local)]) {
-                      modes.emplace_back(*synced.module);
+                      modules.push_back(synced.module);
                     }
+                    const EvaluationMode mode(modules);
                     batch.task(local, step);
                   });
   return parts.gather(sums, batch.rows);

@@ -59,7 +59,9 @@ class ProgressReport {
 };
 
 // Evaluates one rank's blocks. Returns (most_per_rank + 1, sum_count) double on its device: the blocks' sums
-// in order, zeros where it has no more. The last row begins with the number of rows evaluated.
+// in order, zeros where it has no more. The last row begins with the number of rows evaluated, and -1 less
+// that number where a callback of this process has ended the evaluation: also in its last block, or this
+// process alone would leave with an error.
 torch::Tensor evaluate_rank(const Model& model, const BatchSource& source, Precision precision,
                             const Blocks& blocks, const Endpoint& endpoint, ProgressReport& report) {
   EvaluatedBlocks own(model, source, precision, endpoint, "evaluation");
@@ -84,7 +86,7 @@ torch::Tensor evaluate_rank(const Model& model, const BatchSource& source, Preci
     done += blocks.size(b);
     report.add(blocks.size(b));
   }
-  sums[last][0].fill_(static_cast<double>(done));
+  sums[last][0].fill_(static_cast<double>(report.stopped() ? -1 - done : done));
   return sums;
 }
 
@@ -92,8 +94,13 @@ torch::Tensor evaluate_rank(const Model& model, const BatchSource& source, Preci
 RowSums add_up(const torch::Tensor& sums, const Blocks& blocks, const Model& model) {
   const auto host = sums.cpu();  // waits for the device
   double done = 0;
-  for (int64_t rank = 0; rank < blocks.world; ++rank) done += host[rank][-1][0].item<double>();
-  if (done != static_cast<double>(blocks.rows)) {
+  bool stopped = false;
+  for (int64_t rank = 0; rank < blocks.world; ++rank) {
+    const auto told = host[rank][-1][0].item<double>();
+    stopped |= told < 0;
+    done += told < 0 ? -1 - told : told;
+  }
+  if (stopped || done != static_cast<double>(blocks.rows)) {
     throw PeerError(
         fmt::format("another process ended the evaluation after {:.0f} of {} rows", done, blocks.rows),
         "that process's own error says why");

@@ -4,11 +4,27 @@
 #include <ATen/autocast_mode.h>
 
 #include <cstdlib>
+#include <mutex>
 
 #include <lockstep/parallel/devices.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
+namespace {
+
+// torch's setting is the process's, and so is this: trainers in two threads may hold the search off at once.
+struct SearchSetting {
+  std::mutex mutex;
+  int held_off = 0;  // how often
+  bool before = false;
+};
+
+SearchSetting& search_setting() {
+  static SearchSetting setting;
+  return setting;
+}
+
+}  // namespace
 
 torch::ScalarType dtype_of(Precision precision) {
   return precision == Precision::kFp64 ? torch::kFloat64 : torch::kFloat32;
@@ -60,11 +76,18 @@ void set_arithmetic(Precision precision, bool deterministic) {
   context.setBenchmarkCuDNN(!deterministic);  // picks the fastest convolution by timing
 }
 
-NoConvolutionSearch::NoConvolutionSearch() : before_(at::globalContext().benchmarkCuDNN()) {
+NoConvolutionSearch::NoConvolutionSearch() {
+  auto& setting = search_setting();
+  const std::lock_guard lock(setting.mutex);
+  if (setting.held_off++ == 0) setting.before = at::globalContext().benchmarkCuDNN();
   at::globalContext().setBenchmarkCuDNN(false);
 }
 
-NoConvolutionSearch::~NoConvolutionSearch() { at::globalContext().setBenchmarkCuDNN(before_); }
+NoConvolutionSearch::~NoConvolutionSearch() {
+  auto& setting = search_setting();
+  const std::lock_guard lock(setting.mutex);
+  if (--setting.held_off == 0) at::globalContext().setBenchmarkCuDNN(setting.before);
+}
 
 AutocastGuard::AutocastGuard(Precision precision, torch::Device device)
     : layers_(type_of_layers(precision)), on_(layers_ != dtype_of(precision)), type_(device.type()) {

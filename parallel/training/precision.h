@@ -59,17 +59,14 @@ void set_arithmetic(Precision precision, bool deterministic);
 
 // While it lives, cuDNN takes the algorithms that it expects to be fast, instead of timing some for each
 // shape of a convolution that is new to a thread: that takes seconds for a network, and does not pay off for
-// shapes that are rare. The setting is the process's: no convolution may run in another thread when it begins
-// or ends.
+// shapes that are rare. The setting is the process's, and comes back with the last one that lives: none of
+// the caller's convolutions may run in another thread when it begins or ends.
 class NoConvolutionSearch {
  public:
   NoConvolutionSearch();
   ~NoConvolutionSearch();
   NoConvolutionSearch(const NoConvolutionSearch&) = delete;
   NoConvolutionSearch& operator=(const NoConvolutionSearch&) = delete;
-
- private:
-  const bool before_;
 };
 
 // While it lives, the calling thread's forward passes on this device compute in type_of_layers(), where that

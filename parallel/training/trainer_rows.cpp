@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <lockstep/parallel/gradients/micro_shards.h>
@@ -27,39 +28,47 @@ std::vector<std::span<const int64_t>> cut(std::span<const int64_t> rows, const s
 }  // namespace
 
 // Cuts the rows for all ranks, and keeps the parts of this process's replicas.
-std::vector<ReplicaStep> Trainer::replica_steps(std::span<const int64_t> rows, int64_t epoch) const {
+std::vector<Trainer::MicroBatches> Trainer::dealt(std::span<const int64_t> rows) const {
   const auto count = [](auto part) { return static_cast<int64_t>(part.size()); };
   const auto first = static_cast<size_t>(first_rank());
-  std::vector<ReplicaStep> steps(replicas_.size(), {.micro_batches = {},
-                                                    .batch_rows = count(rows),
-                                                    .lr = lr(),
-                                                    .epoch = epoch,
-                                                    .number = steps_taken_,
-                                                    .seed = options_.seed});
+  std::vector<MicroBatches> own(replicas_.size());
   if (options_.replica.invariant) {
     const auto parts = cut(rows, shard_sizes(count(rows), kMicroShards));
     const auto each = parts.size() / static_cast<size_t>(world_size());  // consecutive ones for each rank
-    for (size_t i = 0; i < steps.size(); ++i) {
-      const auto own = std::span(parts).subspan((first + i) * each, each);
-      steps[i].micro_batches.assign(own.begin(), own.end());
+    for (size_t i = 0; i < own.size(); ++i) {
+      const auto of_rank = std::span(parts).subspan((first + i) * each, each);
+      own[i].assign(of_rank.begin(), of_rank.end());
     }
-    return steps;
+    return own;
   }
   if (norm_communicator_) {
     // Micro-batches first, so that they hold the same rows for any number of replicas.
     for (const auto micro_batch : cut(rows, shard_sizes(count(rows), options_.accumulate))) {
       if (micro_batch.empty()) continue;
       const auto parts = cut(micro_batch, shard_sizes(count(micro_batch), world_size(), split()));
-      for (size_t i = 0; i < steps.size(); ++i) steps[i].micro_batches.push_back(parts[first + i]);
+      for (size_t i = 0; i < own.size(); ++i) own[i].push_back(parts[first + i]);
     }
-    return steps;
+    return own;
   }
   const auto shards = cut(rows, shard_sizes(count(rows), world_size(), split()));
-  for (size_t i = 0; i < steps.size(); ++i) {
+  for (size_t i = 0; i < own.size(); ++i) {
     const auto shard = shards[first + i];
     for (const auto part : cut(shard, shard_sizes(count(shard), options_.accumulate))) {
-      if (!part.empty()) steps[i].micro_batches.push_back(part);
+      if (!part.empty()) own[i].push_back(part);
     }
+  }
+  return own;
+}
+
+std::vector<ReplicaStep> Trainer::replica_steps(std::span<const int64_t> rows, int64_t epoch) const {
+  std::vector<ReplicaStep> steps;
+  for (auto& micro_batches : dealt(rows)) {
+    steps.push_back({.micro_batches = std::move(micro_batches),
+                     .batch_rows = static_cast<int64_t>(rows.size()),
+                     .lr = lr(),
+                     .epoch = epoch,
+                     .number = steps_taken_,
+                     .seed = options_.seed});
   }
   return steps;
 }
@@ -70,9 +79,9 @@ bool Trainer::split_settled() const { return !tuner_ || tuner_->settled(); }
 
 void Trainer::will_need(std::span<const int64_t> rows, int64_t epoch) const {
   require_rows_exist(rows, train_sources_.front()->size());
-  const auto steps = replica_steps(rows, epoch);
-  for (size_t i = 0; i < steps.size(); ++i) {
-    for (const auto part : steps[i].micro_batches) train_sources_[i]->will_need(part, epoch);
+  const auto own = dealt(rows);
+  for (size_t i = 0; i < own.size(); ++i) {
+    for (const auto part : own[i]) train_sources_[i]->will_need(part, epoch);
   }
 }
 

@@ -29,21 +29,6 @@ constexpr const char* kHint = "this is the state of another model, precision or 
 constexpr int64_t kMostSteps = int64_t{1} << 53;  // doubles tell them to the other processes
 constexpr int64_t kMostRows = int64_t{1} << 46;   // of a replica: the sum over replicas has 63 bits
 
-// Names, shapes and dtypes. Rounding to another dtype would change the training.
-void require_same(const std::vector<NamedTensor>& into, const std::vector<NamedTensor>& from,
-                  const TensorOwner& owner) {
-  require_same_tensors(into, from, owner);
-  for (const auto& [name, tensor] : into) {
-    for (const auto& other : from) {
-      if (other.name != name || other.tensor.scalar_type() == tensor.scalar_type()) continue;
-      throw WeightsError(
-          fmt::format("{} is {}, the {}'s is {}", name, torch::toString(other.tensor.scalar_type()),
-                      owner.name, torch::toString(tensor.scalar_type())),
-          owner.hint);
-    }
-  }
-}
-
 // The parameters whose state these tensors of an optimizer are: "momentum_buffer.inner" is of "inner".
 std::set<std::string> params_of(const std::vector<NamedTensor>& kept) {
   std::set<std::string> names;
@@ -91,7 +76,7 @@ void require_average(const std::vector<NamedTensor>& here, const std::vector<Nam
         "set " + NamedOption{.key = "ema"} +
             ", or clear TrainState::average: evaluations then use the weights");
   }
-  require_same(here, kept, {.name = "average", .parts = "parameters", .hint = kHint});
+  require_same_tensors_and_types(here, kept, {.name = "average", .parts = "parameters", .hint = kHint});
 }
 
 void require_lr(const LrState& lr) {
@@ -137,6 +122,8 @@ TrainState Trainer::state() {
   state.steps = steps_taken_;
   state.lr = lr_state_;
   state.loss_scale = loss_scale();
+  // After the error of a scale that has fallen below the least one, which ends no trainer.
+  if (state.loss_scale) state.loss_scale->scale = std::max(state.loss_scale->scale, kLeastLossScale);
   if (tuner_ && tuner_->settled()) state.split = tuner_->shares();
   std::vector<torch::Tensor> packed;
   std::vector<NamedTensor> buffers, kept, average;
@@ -164,8 +151,8 @@ TrainState Trainer::state() {
 
 void Trainer::require_fitting(const TrainState& state) {
   const auto& module = *models_.front().module;
-  require_same(distinct_tensors(module), state.model,
-               {.name = "model", .parts = "parameters and buffers", .hint = kHint});
+  require_same_tensors_and_types(distinct_tensors(module), state.model,
+                                 {.name = "model", .parts = "parameters and buffers", .hint = kHint});
   std::vector<NamedTensor> kept, average;
   workers_.run([&](int local) {
     if (local != 0) return;
@@ -173,11 +160,12 @@ void Trainer::require_fitting(const TrainState& state) {
     average = replicas_.front()->expected_average();
   });
   require_same_trained(module, kept, state.optimizer);
-  require_same(kept, state.optimizer, {.name = "optimizer", .parts = "tensors", .hint = kHint});
+  require_same_tensors_and_types(kept, state.optimizer,
+                                 {.name = "optimizer", .parts = "tensors", .hint = kHint});
   require_average(average, state.average);
   for (const auto& replica : state.replicas) {
-    require_same(host_buffers(module), replica.buffers,
-                 {.name = "replica", .parts = "buffers", .hint = kHint});
+    require_same_tensors_and_types(host_buffers(module), replica.buffers,
+                                   {.name = "replica", .parts = "buffers", .hint = kHint});
     if (replica.rows_trained < 0 || replica.rows_trained > kMostRows) {
       throw WeightsError(fmt::format("a replica of the state has trained {} rows, 0 to {} were expected",
                                      replica.rows_trained, kMostRows),

@@ -24,6 +24,14 @@ void TrainingModes::restore() const {
   for (const auto& [part, training] : modes_) part->train(training);
 }
 
-EvaluationMode::EvaluationMode(torch::nn::Module& module) : modes_(module) { module.eval(); }
+// All modes first: a part of two modules has its own one only until the first of these is in evaluation mode.
+EvaluationMode::EvaluationMode(std::span<torch::nn::Module* const> modules) {
+  for (auto* module : modules) modes_.emplace_back(*module);
+  for (auto* module : modules) module->eval();
+}
+
+EvaluationMode::~EvaluationMode() {
+  for (const auto& modes : modes_) modes.restore();
+}
 
 }  // namespace lockstep

@@ -2,7 +2,9 @@
 // as batch norms whose averages stay as they are.
 #pragma once
 
+#include <array>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -29,17 +31,18 @@ class TrainingModes {
   std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> modes_;  // parents before their children
 };
 
-// A module's parts are in evaluation mode while it lives, and then in their own mode again, also after an
-// error.
+// All parts of some modules, which may share parts, are in evaluation mode while it lives, and then in their
+// own mode again, also after an error.
 class EvaluationMode {
  public:
-  explicit EvaluationMode(torch::nn::Module& module);
-  ~EvaluationMode() { modes_.restore(); }
+  explicit EvaluationMode(std::span<torch::nn::Module* const> modules);
+  explicit EvaluationMode(torch::nn::Module& module) : EvaluationMode(std::array{&module}) {}
+  ~EvaluationMode();
   EvaluationMode(const EvaluationMode&) = delete;
   EvaluationMode& operator=(const EvaluationMode&) = delete;
 
  private:
-  const TrainingModes modes_;
+  std::vector<TrainingModes> modes_;
 };
 
 }  // namespace lockstep
