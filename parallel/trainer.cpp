@@ -19,8 +19,10 @@
 #include <lockstep/parallel/training/replica_models.h>
 #include <lockstep/parallel/training/shared_options.h>
 #include <lockstep/parallel/training/split_tuner.h>
+#include <lockstep/parallel/training/step_history.h>
 #include <lockstep/support/cuda/stream.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/row_numbers.h>
 
 namespace lockstep {
 namespace {
@@ -98,7 +100,8 @@ Trainer::Trainer(const ModelFactory& factory, const SourceFactory& train, const 
       train_sources_(sources_for(options_.devices, train)),
       test_sources_(sources_by_name(options_.devices, test)),
       replicas_(options_.devices.size()),
-      in_flight_(steps_in_flight(options_)) {
+      in_flight_(steps_in_flight(options_)),
+      history_(std::make_unique<StepHistory>()) {
   require_separate_models(models_);
   if (options_.auto_split) tuner_ = std::make_unique<SplitTuner>(world_size());
   agree(options_.process_group.get(), "models", tensor_lines(*models_.front().module),
@@ -144,7 +147,10 @@ Trainer::~Trainer() {
 
 void Trainer::step(std::span<const int64_t> rows, int64_t epoch) {
   if (rows.empty()) throw UsageError("a batch of 0 rows cannot be trained on");
+  if (epoch < 0) throw UsageError(fmt::format("epoch is {}", epoch), "epochs are counted from 0");
+  require_rows_exist(rows, train_sources_.front()->size());
   follow_requires_grad();
+  history_->add(rows, epoch, lr());
   auto next = std::make_unique<StepInFlight>(
       StepInFlight{.rows = {rows.begin(), rows.end()}, .steps = {}, .times = {}});
   next->steps = replica_steps(next->rows, epoch);
@@ -274,6 +280,7 @@ torch::Tensor Trainer::gather_over_ranks(const std::function<torch::Tensor(size_
 
 TrainSums Trainer::take_sums() {
   wait_for_steps(0);
+  require_same_history();
   const auto sums = gather_over_ranks([&](size_t i) {
     auto own = replicas_[i]->sums().clone();
     replicas_[i]->reset_sums();

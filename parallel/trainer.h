@@ -31,6 +31,7 @@ namespace lockstep {
 class Replica;
 struct ReplicaStep;
 class SplitTuner;
+class StepHistory;
 
 // Sums over the rows that all processes have trained on since the last take_sums().
 struct TrainSums : RowSums {
@@ -76,12 +77,14 @@ class Trainer {
   ~Trainer();  // waits for the steps in flight, and for the devices
 
   // Trains one step on these rows of the training set, split over the replicas of the world. The update is
-  // the same as for all rows on one device. Returns while up to steps_in_flight() - 1 steps are in flight;
-  // take_times, take_sums, evaluate, weights and synchronize wait for them. Throws UsageError when there are
-  // no rows, what lr() throws, the error that ended this or an earlier step, what check_sync() throws where
-  // options.check_sync asks for it, and with Precision::kFp16 NumericError in every process when it has
-  // skipped steps until the loss scale was below 2^-16, where none helps: the trainer can still be used, as
-  // by load(). epoch: for sources whose rows differ between epochs, from 0.
+  // the same as for all rows on one device. Every process gives the same rows, epoch and rate, which
+  // take_sums, state and check_sync compare: each throws UsageError in every process where they differ.
+  // Returns while up to steps_in_flight() - 1 steps are in flight; take_times, take_sums, evaluate, weights
+  // and synchronize wait for them. Throws UsageError when there are no rows and for a negative epoch,
+  // DataError for a row that does not exist, what lr() throws, the error that ended this or an earlier step,
+  // what check_sync() throws where options.check_sync asks for it, and with Precision::kFp16 NumericError in
+  // every process when it has skipped steps until the loss scale was below 2^-16, where none helps: the
+  // trainer can still be used, as by load(). epoch: for sources whose rows differ between epochs, from 0.
   void step(std::span<const int64_t> rows, int64_t epoch = 0);
 
   // Tells each replica's source which rows a later step() of this batch asks it for
@@ -229,6 +232,7 @@ class Trainer {
   void tune_split(const StepInFlight& step);
   void require_useful_scale() const;
   void require_fitting(const TrainState& state);
+  void require_same_history();
   torch::Tensor gather_over_ranks(const std::function<torch::Tensor(size_t local)>& own);
   void throw_if_aborted();
   void with_shared_buffers(bool averaged, const std::function<void()>& action);
@@ -247,6 +251,7 @@ class Trainer {
   std::deque<std::unique_ptr<StepInFlight>> steps_in_flight_;  // oldest first
   StepTimes times_;                                            // since the last take_times()
   int64_t steps_taken_ = 0;
+  const std::unique_ptr<StepHistory> history_;  // of the steps that this trainer has taken
   LrState lr_state_;
   int64_t rows_ = 0;                         // since the last take_sums()
   std::map<size_t, int64_t> steps_of_rows_;  // how many steps had so many rows

@@ -170,9 +170,9 @@ void check_schedule(const LrSchedule& lr) {
     refuse_if(!fits, named(key) + fmt::format(" is {}", value), hint);
   };
   const auto is_positive = [](double value) { return value > 0 && std::isfinite(value); };
+  refuse(lr.warmup_steps >= 0, "warmup_steps", lr.warmup_steps, "it must be at least 0");
   if (lr.schedule == Schedule::kOneCycle) {
     const auto& cycle = lr.one_cycle;
-    refuse(lr.total_steps >= 1, "total_steps", lr.total_steps, "it must be at least 1");
     refuse(cycle.pct_start >= 0 && cycle.pct_start <= 1, "pct_start", cycle.pct_start, "it must be 0 to 1");
     refuse(is_positive(cycle.div_factor), "div_factor", cycle.div_factor, "it must be above 0");
     refuse(is_positive(cycle.final_div_factor), "final_div_factor", cycle.final_div_factor,
@@ -200,6 +200,32 @@ void check_schedule(const LrSchedule& lr) {
        "it gives the rate of every step", leave_out("warmup_steps")},
   };
   check(exclusions);
+}
+
+// The steps of a run are known when its data are.
+void check_total_steps(const LrSchedule& lr) {
+  refuse_if(!lr.function && spans_run(lr.schedule) && lr.total_steps < 1,
+            named("total_steps") + fmt::format(" is {}", lr.total_steps),
+            "give the number of steps of the run, which the schedule spans");
+}
+
+// As torch's optimizers refuse them.
+void check_adam(const OptimizerOptions& optimizer) {
+  if (optimizer.factory || optimizer.kind == OptimizerKind::kSgd) return;
+  const auto refuse = [](bool fits, const char* key, double value, const char* hint) {
+    refuse_if(!fits, fmt::format("{} is {}", key, value), hint);
+  };
+  const auto is_share = [](double beta) { return beta >= 0 && beta < 1; };
+  refuse(is_share(optimizer.beta1), "beta1", optimizer.beta1, "it must be at least 0 and below 1");
+  refuse(is_share(optimizer.beta2), "beta2", optimizer.beta2, "it must be at least 0 and below 1");
+  refuse(is_rate(optimizer.epsilon), "epsilon", optimizer.epsilon, "it must be a number from 0");
+}
+
+// Trainer sets these by options of its own: another value would have no effect.
+void check_set_by_trainer(const ReplicaOptions& replica) {
+  refuse_if(replica.ema != 0, fmt::format("replica.ema is {}", replica.ema), "set TrainerOptions::ema");
+  refuse_if(replica.in_flight != 1, fmt::format("replica.in_flight is {}", replica.in_flight),
+            "set TrainerOptions::in_flight");
 }
 
 void check_optimizer(const OptimizerOptions& optimizer) {
@@ -260,6 +286,8 @@ void TrainerOptions::check_combination() const {
   check_auto_split(*this);
   check_schedule(lr);
   check_optimizer(replica.optimizer);
+  check_adam(replica.optimizer);
+  check_set_by_trainer(replica);
 }
 
 void TrainerOptions::validate(std::optional<int> world_size) const {
@@ -267,6 +295,7 @@ void TrainerOptions::validate(std::optional<int> world_size) const {
   const bool alone =
       world_size ? *world_size == local : !process_group || process_group->world().processes == 1;
   check_combination();
+  check_total_steps(lr);
   check_devices(*this);
   if (alone || world_size) check_world(*this, world_size.value_or(local));
   if (alone && compress != Compress::kNone) refuse_compress_alone(compress);

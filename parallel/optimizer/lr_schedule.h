@@ -65,10 +65,9 @@ struct Plateau {
 
 struct LrSchedule {
   Schedule schedule = Schedule::kConstant;
-  double lr = .1;           // the base rate
-  int64_t total_steps = 1;  // steps of the run
-  int64_t warmup_steps =
-      0;  // steps in which the rate rises linearly to the base rate (P. Goyal et al., 2017)
+  double lr = .1;            // the base rate, also of Adam and AdamW
+  int64_t total_steps = 0;   // steps of the run: at least 1 where spans_run()
+  int64_t warmup_steps = 0;  // the rate rises linearly to the base rate (P. Goyal et al., 2017)
   OneCycle one_cycle = {};
   Exponential exponential = {};
   Plateau plateau = {};

@@ -7,6 +7,7 @@
 #include <lockstep/parallel/collectives/agree.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/parallel/training/model_errors.h>
+#include <lockstep/parallel/training/step_history.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -47,6 +48,26 @@ void Trainer::agree_on_batches() const {
     add(test, sources.front()->size());
   }
   agree(options_.process_group.get(), "batches", lines, "give all processes the same data sets");
+}
+
+// A collective of replicas, not of processes, as steps are: processes that have taken other numbers of steps
+// meet in it, or get the error of two collectives that differ.
+void Trainer::require_same_history() {
+  if (world_size() == local_size()) return;  // one caller has given all rows and rates
+  const auto digests = gather_over_ranks([&](size_t i) {
+    return torch::tensor({static_cast<double>(steps_taken_), history_->rows(), history_->rates()},
+                         torch::kFloat64)
+        .to(workers_.devices()[i]);
+  });
+  constexpr const char* kGiven[] = {"numbers of steps", "rows", "learning rates"};
+  for (int rank = 1; rank < world_size(); ++rank) {
+    for (int i = 0; i < 3; ++i) {
+      if (digests[rank][i].item<double>() == digests[0][i].item<double>()) continue;
+      throw UsageError(
+          fmt::format("the process of rank {} has given other {} than that of rank 0", rank, kGiven[i]),
+          "every process calls Trainer::step() with the same rows and epoch, and sets the same rate");
+    }
+  }
 }
 
 }  // namespace lockstep

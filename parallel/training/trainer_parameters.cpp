@@ -28,6 +28,10 @@ torch::Tensor tensor_of(const LossScaleState& state) {
 }  // namespace
 
 const Model& Trainer::model(int local) {
+  if (local < 0 || local >= local_size()) {
+    throw UsageError(fmt::format("this process has no replica {}", local),
+                     fmt::format("it has the replicas 0 to {}", local_size() - 1));
+  }
   wait_for_steps(0);
   return models_[static_cast<size_t>(local)];
 }
@@ -50,6 +54,7 @@ void Trainer::check_sync() {
   wait_for_steps(0);
   require_held_parameters();
   if (world_size() == 1) return;
+  require_same_history();
   const int process = options_.process_group ? options_.process_group->world().process : 0;
   const auto tensors = [&](size_t i) {
     auto all = replicated_tensors(*models_[i].module, options_.replica.invariant || norm_communicator_);

@@ -117,6 +117,7 @@ TrainState Trainer::state() {
   const torch::NoGradGuard no_grad;
   const bool leads = first_rank() == 0;
   follow_requires_grad();
+  require_same_history();
   TrainState state;
   auto weights = this->weights();
   state.steps = steps_taken_;

@@ -2,6 +2,7 @@
 #include <lockstep/tests/catch.h>
 
 #include <functional>
+#include <limits>
 #include <span>
 #include <string>
 #include <tuple>
@@ -320,4 +321,39 @@ TEST_CASE("epochs that make no sense are refused") {
     CHECK(refusal_of([&, &o = options] { train_epochs(trainer, o); }) == words);
   }
   CHECK(trainer.steps_taken() == 2);  // of the last case's first epoch
+}
+
+TEST_CASE("epochs without end go on until they are stopped, and a batch may be larger than the data set") {
+  constexpr auto kMost = std::numeric_limits<int64_t>::max();
+  auto trainer = trainer_of(options_for(2));
+  auto options = epochs(kMost);
+  options.after_epoch = [](EpochRun& run) {
+    if (run.epoch() == 2) run.stop();
+  };
+  CHECK_FALSE(train_epochs(trainer, options));
+  CHECK(trainer.steps_taken() == 3 * kSteps);
+
+  auto whole = trainer_of(options_for(2));
+  options = epochs(2);
+  options.batch_size = kMost;
+  CHECK(train_epochs(whole, options));
+  CHECK(whole.steps_taken() == 2);
+}
+
+TEST_CASE("an epoch that a callback leaves for a later one has no end of its own") {
+  auto later = trainer_of(options_for(1));
+  train_epochs(later, epochs(2));
+  later.step(first_rows(kBatchRows));
+  const auto state = later.state();  // after the first step of epoch 2
+
+  auto trainer = trainer_of(options_for(1));
+  auto options = epochs(3);
+  std::vector<int64_t> ended;
+  options.after_step = [&](EpochRun&) {
+    if (trainer.steps_taken() == 2) trainer.load(state);
+  };
+  options.after_epoch = [&](EpochRun& run) { ended.push_back(run.epoch()); };
+  CHECK(train_epochs(trainer, options));
+  CHECK(ended == std::vector<int64_t>{2});
+  CHECK(trainer.steps_taken() == 3 * kSteps);
 }

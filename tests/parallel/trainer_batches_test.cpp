@@ -11,7 +11,6 @@
 
 #include <lockstep/data/resident_rows.h>
 #include <lockstep/parallel/trainer.h>
-#include <lockstep/parallel/training/evaluated_blocks.h>
 #include <lockstep/tests/parallel/trainer_cases.h>
 #include <lockstep/tests/parallel/training/layouts.h>
 
@@ -73,54 +72,61 @@ TEST_CASE(
   CHECK((rows->gathered == WatchedRows::Parts{{0, {first_rows(32)}}}));
 }
 
-TEST_CASE("the sizes of blocks that are evaluated differ by at most one, and none has more than 256 rows") {
-  using Sizes = std::map<int64_t, int64_t>;  // how many blocks there are of each
-  const std::map<int64_t, Sizes> expected = {{0, {}},
-                                             {1, {{1, 1}}},
-                                             {256, {{256, 1}}},
-                                             {257, {{129, 1}, {128, 1}}},
-                                             {600, {{200, 3}}},
-                                             {10'000, {{250, 40}}},
-                                             {10'007, {{251, 7}, {250, 33}}}};
-  for (const auto& [rows, sizes] : expected) {
-    INFO(rows << " rows");
-    const Blocks blocks{.rows = rows};
-    Sizes found;
-    int64_t next = 0;
-    for (int64_t block = 0; block < blocks.count(); ++block) {
-      CHECK(blocks.begin(block) == next);
-      next += blocks.size(block);
-      ++found[blocks.size(block)];
-    }
-    CHECK(next == rows);
-    CHECK(found == sizes);
-  }
-}
-
 // As on GPUs, where a search takes seconds for each shape.
 TEST_CASE(
-    "convolutions of a step with fewer rows than those before are not searched for, as of an epoch's last") {
+    "convolutions of a number of rows that is rare are not searched for, as those of an epoch's last batch") {
   std::mutex mutex;
-  std::map<int64_t, std::set<bool>> searched;  // by rows of a shard
+  std::map<int64_t, std::vector<bool>> searched;  // by rows of a shard, in turn
   const auto factory =
       model_factory<LeNetImpl>(uint64_t{0}, torch::kFloat32).loss([&](LeNetImpl& net, const Batch& in) {
         const std::lock_guard lock(mutex);
-        searched[in.rows()].insert(at::globalContext().benchmarkCuDNN());
+        searched[in.rows()].push_back(at::globalContext().benchmarkCuDNN());
+        if (in.rows() == 1) throw Mishap("in the last batch");
         return net.forward(in.input()).sum();
       });
-  auto options = options_for(2);
+  auto options = options_for(1);
   options.in_flight = 2;
   for (const bool search : {true, false}) {
     searched.clear();
-    auto trainer = make_trainer(factory, options, std::make_shared<RowSource>(32));
+    auto trainer = make_trainer(factory, options);
     at::globalContext().setBenchmarkCuDNN(search);
-    const Rows numbers{0, 1, 2, 3, 4, 5, 6, 7};
-    for (const size_t rows : {6, 6, 8, 8, 2, 8, 4, 8}) trainer.step(std::span(numbers).first(rows));
+    const auto step = [&](int64_t rows) { trainer.step(first_rows(rows)); };
+    for (const int64_t rows : {3, 3, 4, 4}) step(rows);
+    for (int i = 0; i < 51; ++i) {
+      step(2);
+      step(4);
+    }
     trainer.synchronize();
-    CHECK((searched ==
-           std::map<int64_t, std::set<bool>>{{1, {false}}, {2, {false}}, {3, {search}}, {4, {search}}}));
+    CHECK(at::globalContext().benchmarkCuDNN() == search);
+    CHECK(searched[3] == std::vector<bool>(2, search));  // the most rows so far
+    CHECK(searched[4] == std::vector<bool>(53, search));
+    auto of_two = std::vector<bool>(50, false);
+    of_two.push_back(search);  // no longer rare
+    CHECK(searched[2] == of_two);
+    CHECK_THROWS_AS(step(1), Mishap);
     CHECK(at::globalContext().benchmarkCuDNN() == search);
   }
+}
+
+TEST_CASE("what a step cannot take is refused before anything is computed, and the trainer can be used") {
+  auto trainer = make_trainer(lenet_factory(), options_for(2));
+  auto same = make_trainer(lenet_factory(), options_for(2));
+  CHECK(refusal_of([&] { trainer.step(Rows{}); }) == "a batch of 0 rows cannot be trained on");
+  CHECK(refusal_of([&] { trainer.step(first_rows(4), /*epoch=*/-1); }) == "epoch is -1");
+  for (const int64_t outside : {-1, 32}) {
+    CHECK_THAT(refusal_of<DataError>([&] {
+                 trainer.step(Rows{0, 1, outside});
+               }),
+               ContainsSubstring("row " + std::to_string(outside)));
+  }
+  for (const int local : {-1, 2}) {
+    CHECK(refusal_of([&] { trainer.model(local); }) ==
+          "this process has no replica " + std::to_string(local));
+    CHECK_THAT(refusal_of([&] { trainer.weights(local); }), ContainsSubstring("has no replica"));
+  }
+  trainer.step(first_rows(8));
+  same.step(first_rows(8));
+  CHECK(same_tensors(trainer.weights(), same.weights()));
 }
 
 TEST_CASE("a test set with other tensors than the training set is refused, with both") {

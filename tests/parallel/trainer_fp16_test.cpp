@@ -226,6 +226,7 @@ TEST_CASE("a run that skips every step ends with an error in every process, afte
     int64_t steps = 0, skipped = 0, updates = 0;
     std::string message = {}, hint = {};
     bool same_weights = false;
+    double scale = 0;
   };
   const auto options = fp16_options(1);
   for (const auto& layout : {Layout{1}, Layout{2}, Layout{1, 2}}) {
@@ -242,6 +243,8 @@ TEST_CASE("a run that skips every step ends with an error in every process, afte
       end.skipped = trainer.take_sums().skipped;
       end.updates = trainer.loss_scale()->updates;
       end.same_weights = same_tensors(trainer.weights(), before);
+      trainer.load(trainer.state());  // what has ended the steps ends nothing else
+      end.scale = trainer.loss_scale()->scale;
       return end;
     });
     for (const auto& end : found) {
@@ -251,6 +254,7 @@ TEST_CASE("a run that skips every step ends with an error in every process, afte
       CHECK_THAT(end.message, ContainsSubstring("step 30") && ContainsSubstring("loss scale of 1.5e-05"));
       CHECK_THAT(end.hint, ContainsSubstring("Precision::kBf16"));
       CHECK(end.same_weights);
+      CHECK(end.scale == 0x1p-16);
     }
   }
 }

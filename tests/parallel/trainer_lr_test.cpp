@@ -87,6 +87,15 @@ TEST_CASE("a rate that is set holds until it is taken back, then the function or
   CHECK(own.lr() == .1 / 3);
 }
 
+TEST_CASE("a step asks for its rate once, and telling of rows does not") {
+  int64_t calls = 0;
+  auto trainer = make_trainer(lenet_factory(), with({.function = [&](int64_t) { return ++calls, .1; }}));
+  trainer.will_need(kBatches[0]);
+  CHECK(calls == 0);
+  trainer.step(kBatches[0]);
+  CHECK(calls == 1);
+}
+
 TEST_CASE("a schedule, the function with its rates, and the rates set one by one give the same bits") {
   const LrSchedule schedule{.schedule = Schedule::kOneCycle, .lr = .2, .total_steps = 5};
   const auto rate = [schedule](int64_t step) { return lr_at(schedule, step); };

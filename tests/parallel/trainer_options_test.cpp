@@ -103,6 +103,25 @@ TEST_CASE("values out of range are refused") {
   }
 }
 
+TEST_CASE("values that torch's optimizers or Trainer would not take are refused") {
+  const auto with_adam = [](double OptimizerOptions::*member, double value) {
+    return refusal([&](auto& options) {
+      options.replica.optimizer.kind = OptimizerKind::kAdam;
+      options.replica.optimizer.*member = value;
+    });
+  };
+  for (const double wrong : {-.1, 1., std::numeric_limits<double>::quiet_NaN()}) {
+    CHECK_THAT(with_adam(&OptimizerOptions::beta1, wrong), StartsWith("beta1 is "));
+    CHECK_THAT(with_adam(&OptimizerOptions::beta2, wrong), StartsWith("beta2 is "));
+  }
+  CHECK(with_adam(&OptimizerOptions::beta1, 0).empty());
+  CHECK(with_adam(&OptimizerOptions::epsilon, -1) == "epsilon is -1");
+  CHECK(refusal([](auto& options) { options.replica.optimizer.beta1 = 1; }).empty());  // SGD has none
+  CHECK(refusal([](auto& options) { options.replica.ema = .9; }) == "replica.ema is 0.9");
+  CHECK(refusal([](auto& options) { options.replica.in_flight = 2; }) == "replica.in_flight is 2");
+  CHECK(refusal([](auto& options) { options.lr.warmup_steps = -1; }) == "warmup_steps is -1");
+}
+
 TEST_CASE(
     "values of a schedule that it cannot have are refused, and those of other schedules do not matter") {
   struct Wrong {
@@ -115,6 +134,8 @@ TEST_CASE(
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const Wrong wrong[] = {
       {Schedule::kOneCycle, "total_steps is 0", [](auto& lr, double) { lr.total_steps = 0; }, {0}},
+      {Schedule::kCosine, "total_steps is -1", [](auto& lr, double) { lr.total_steps = -1; }, {-1}},
+      {Schedule::kStep, "total_steps is 0", [](auto& lr, double) { lr.total_steps = 0; }, {0}},
       {Schedule::kOneCycle,
        "pct_start is ",
        [](auto& lr, double value) { lr.one_cycle.pct_start = value; },
@@ -146,7 +167,7 @@ TEST_CASE(
     for (const double value : row.values) {
       const auto with = [&](Schedule schedule) {
         return refusal([&](auto& options) {
-          options.lr.schedule = schedule;
+          options.lr = {.schedule = schedule, .total_steps = 10};
           row.set(options.lr, value);
         });
       };
@@ -156,7 +177,9 @@ TEST_CASE(
   }
   for (const auto& [name, schedule] : kScheduleNames) {
     INFO(name);
-    CHECK(refusal([&](auto& options) { options.lr.schedule = schedule; }).empty());
+    CHECK(refusal([&](auto& options) {
+            options.lr = {.schedule = schedule, .total_steps = spans_run(schedule) ? 1 : 0};
+          }).empty());
   }
   CHECK(refusal([](auto& options) { options.lr.function = [](int64_t) { return .1; }; }).empty());
 }

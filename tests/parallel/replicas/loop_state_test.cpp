@@ -153,6 +153,11 @@ TEST_CASE("a state of something else is refused in every process, and changes no
   };
   const Case cases[] = {
       {"net.0.weight", [](auto& state) { state.model.erase(state.model.begin()); }},
+      {"net.0.weight is Float",
+       [](auto& state) {
+         auto& weight = named(state.model, "net.0.weight");
+         weight = weight.to(torch::kFloat32);
+       }},
       {"exp_avg_sq2",
        [](auto& state) { state.optimizer.back().name = "optimizer.exp_avg_sq2.net.0.weight"; }},
       {"not kept here",

@@ -4,6 +4,8 @@
 #include <torch/types.h>
 
 #include <lockstep/tests/catch.h>
+
+#include <memory>
 #include <stdexcept>
 #include <thread>
 
@@ -133,5 +135,19 @@ TEST_CASE("set_arithmetic() sets TF32 and determinism") {
       CHECK(context.deterministicCuDNN() == deterministic);
       CHECK(context.benchmarkCuDNN() == !deterministic);
     }
+  }
+}
+
+TEST_CASE("the search for algorithms of convolutions comes back when the last holds it off no more") {
+  auto& context = at::globalContext();
+  for (const bool search : {true, false}) {
+    context.setBenchmarkCuDNN(search);
+    auto first = std::make_unique<NoConvolutionSearch>();
+    auto second = std::make_unique<NoConvolutionSearch>();
+    CHECK_FALSE(context.benchmarkCuDNN());
+    first.reset();  // in the order of their begins, as in two threads
+    CHECK_FALSE(context.benchmarkCuDNN());
+    second.reset();
+    CHECK(context.benchmarkCuDNN() == search);
   }
 }
