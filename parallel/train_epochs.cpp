@@ -88,10 +88,10 @@ class EpochLoop {
       ++run.step_;
       if (options_.after_step) options_.after_step(run);
       // The callback may have loaded a state or left out steps.
-      run.step_ = trainer_.steps_taken() - epoch * steps_;
-      const bool elsewhere = run.step_ < 0 || run.step_ > steps_, last = run.step_ == steps_;
-      const auto stops = elsewhere || last ? votes_.agree_now(run.stops_) : votes_.after_step(run.stops_);
-      if (elsewhere) return stops == 0;  // of another epoch
+      run.step_ = std::min(trainer_.steps_taken() - epoch * steps_, steps_);
+      const bool goes_back = run.step_ < 0, last = run.step_ == steps_;
+      const auto stops = goes_back || last ? votes_.agree_now(run.stops_) : votes_.after_step(run.stops_);
+      if (goes_back) return stops == 0;
       if (stops == 0) continue;
       run.stops_ = true;
       if (last) break;

@@ -150,10 +150,10 @@ void Trainer::step(std::span<const int64_t> rows, int64_t epoch) {
   if (epoch < 0) throw UsageError(fmt::format("epoch is {}", epoch), "epochs are counted from 0");
   require_rows_exist(rows, train_sources_.front()->size());
   follow_requires_grad();
-  history_->add(rows, epoch, lr());
   auto next = std::make_unique<StepInFlight>(
       StepInFlight{.rows = {rows.begin(), rows.end()}, .steps = {}, .times = {}});
   next->steps = replica_steps(next->rows, epoch);
+  history_->add(rows, epoch, next->steps.front().lr);
   next->times.resize(next->steps.size());
   auto& step = *steps_in_flight_.emplace_back(std::move(next));
   start(step);

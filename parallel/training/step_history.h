@@ -5,20 +5,22 @@
 #include <cstdint>
 #include <span>
 
+#include <lockstep/support/split_mix64.h>
+
 namespace lockstep {
 
 class StepHistory {
  public:
   void add(std::span<const int64_t> rows, int64_t epoch, double lr);
 
-  // Digests, which doubles can hold: below 2^53.
-  double rows() const { return as_double(rows_); }
-  double rates() const { return as_double(rates_); }
+  // Digests that a double can hold.
+  double rows() const { return digest_of(rows_); }
+  double rates() const { return digest_of(rates_); }
 
  private:
-  static double as_double(uint64_t digest) { return static_cast<double>(digest >> 11); }
+  static double digest_of(SplitMix64 keys) { return static_cast<double>(keys.next() >> 11); }
 
-  uint64_t rows_ = 0, rates_ = 0;
+  SplitMix64 rows_{0, {}}, rates_{0, {}};  // each number is a key
 };
 
 }  // namespace lockstep

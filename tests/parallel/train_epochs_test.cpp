@@ -265,7 +265,7 @@ TEST_CASE("a step that an epoch does not have has no rows") {
   CHECK_THROWS_AS(batch_of({}, 0, 3), UsageError);
 }
 
-TEST_CASE("sources are told the next batch of the epoch before each step") {
+TEST_CASE("sources are told every batch of an epoch, and the next one before each step") {
   struct Told : RowSource {
     using RowSource::RowSource;
     void will_need(std::span<const int64_t> rows, int64_t epoch) const override {
@@ -276,10 +276,9 @@ TEST_CASE("sources are told the next batch of the epoch before each step") {
   const auto rows = std::make_shared<Told>(kRowCount);
   auto trainer = make_trainer(two_layers(), options_for(1), rows);
   train_epochs(trainer, epochs(2));
-  REQUIRE(rows->told.size() == 2 * (kSteps - 1));
+  REQUIRE(rows->told.size() == 2 * kSteps);
   for (size_t i = 0; i < rows->told.size(); ++i) {
-    const auto epoch = static_cast<int64_t>(i) / (kSteps - 1),
-               step = static_cast<int64_t>(i) % (kSteps - 1) + 1;
+    const auto epoch = static_cast<int64_t>(i) / kSteps, step = static_cast<int64_t>(i) % kSteps;
     const auto order = order_of(epoch);
     const auto batch = batch_of(order, step, kBatchRows);
     CHECK((rows->told[i] == std::pair(epoch, Rows(batch.begin(), batch.end()))));
@@ -338,22 +337,4 @@ TEST_CASE("epochs without end go on until they are stopped, and a batch may be l
   options.batch_size = kMost;
   CHECK(train_epochs(whole, options));
   CHECK(whole.steps_taken() == 2);
-}
-
-TEST_CASE("an epoch that a callback leaves for a later one has no end of its own") {
-  auto later = trainer_of(options_for(1));
-  train_epochs(later, epochs(2));
-  later.step(first_rows(kBatchRows));
-  const auto state = later.state();  // after the first step of epoch 2
-
-  auto trainer = trainer_of(options_for(1));
-  auto options = epochs(3);
-  std::vector<int64_t> ended;
-  options.after_step = [&](EpochRun&) {
-    if (trainer.steps_taken() == 2) trainer.load(state);
-  };
-  options.after_epoch = [&](EpochRun& run) { ended.push_back(run.epoch()); };
-  CHECK(train_epochs(trainer, options));
-  CHECK(ended == std::vector<int64_t>{2});
-  CHECK(trainer.steps_taken() == 3 * kSteps);
 }

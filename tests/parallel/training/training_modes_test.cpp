@@ -11,7 +11,7 @@
 using namespace lockstep;
 
 TEST_CASE("parts that two modules share have their own mode again after an evaluation") {
-  const torch::nn::Dropout shared(.5), still(.5);
+  torch::nn::Dropout shared(.5), still(.5);
   still->eval();
   torch::nn::Sequential actor(torch::nn::Linear(2, 2), shared),
       critic(shared, still, torch::nn::Linear(2, 1));
