@@ -60,6 +60,7 @@ TrainerOptions validated(TrainerOptions options, const ModelFactory& factory, co
     throw UsageError(fmt::format("two test sets are named {}", set.name), "give each its own name");
   }
   options.validate();
+  require_total_steps(options.lr);
   return options;
 }
 

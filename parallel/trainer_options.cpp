@@ -202,13 +202,6 @@ void check_schedule(const LrSchedule& lr) {
   check(exclusions);
 }
 
-// The steps of a run are known when its data are.
-void check_total_steps(const LrSchedule& lr) {
-  refuse_if(!lr.function && spans_run(lr.schedule) && lr.total_steps < 1,
-            named("total_steps") + fmt::format(" is {}", lr.total_steps),
-            "give the number of steps of the run, which the schedule spans");
-}
-
 // As torch's optimizers refuse them.
 void check_adam(const OptimizerOptions& optimizer) {
   if (optimizer.factory || optimizer.kind == OptimizerKind::kSgd) return;
@@ -295,7 +288,6 @@ void TrainerOptions::validate(std::optional<int> world_size) const {
   const bool alone =
       world_size ? *world_size == local : !process_group || process_group->world().processes == 1;
   check_combination();
-  check_total_steps(lr);
   check_devices(*this);
   if (alone || world_size) check_world(*this, world_size.value_or(local));
   if (alone && compress != Compress::kNone) refuse_compress_alone(compress);

@@ -105,6 +105,12 @@ bool spans_run(Schedule schedule) {
   return true;
 }
 
+void require_total_steps(const LrSchedule& schedule) {
+  if (schedule.function || !spans_run(schedule.schedule) || schedule.total_steps >= 1) return;
+  throw UsageError(fmt::format("lr.total_steps is {}", schedule.total_steps),
+                   "give the number of steps of the run, which the schedule spans");
+}
+
 bool is_rate(double lr) { return lr >= 0 && std::isfinite(lr); }
 
 }  // namespace lockstep

@@ -89,6 +89,10 @@ LrState after_loss(const LrSchedule& schedule, const LrState& state, double loss
 // Returns true if the rates depend on total_steps.
 bool spans_run(Schedule schedule);
 
+// Throws UsageError if the rates depend on total_steps and there are none. Apart from what
+// TrainerOptions::validate() refuses, since a run's steps are known after its data.
+void require_total_steps(const LrSchedule& schedule);
+
 // Returns true for a finite number from 0.
 bool is_rate(double lr);
 

@@ -87,6 +87,18 @@ TEST_CASE("a rate that is set holds until it is taken back, then the function or
   CHECK(own.lr() == .1 / 3);
 }
 
+TEST_CASE("a schedule that spans the run needs the run's steps") {
+  for (const auto& [name, schedule] : kScheduleNames) {
+    INFO(name);
+    for (const int64_t steps : {-1, 0}) {
+      const LrSchedule lr{.schedule = schedule, .lr = .2, .total_steps = steps};
+      const auto refusal = refusal_of([&] { make_trainer(lenet_factory(), with(lr)); });
+      CHECK(refusal == (spans_run(schedule) ? "lr.total_steps is " + std::to_string(steps) : ""));
+    }
+    CHECK_NOTHROW(make_trainer(lenet_factory(), with({.schedule = schedule, .lr = .2, .total_steps = 1})));
+  }
+}
+
 TEST_CASE("a step asks for its rate once, and telling of rows does not") {
   int64_t calls = 0;
   auto trainer = make_trainer(lenet_factory(), with({.function = [&](int64_t) { return ++calls, .1; }}));

@@ -133,9 +133,6 @@ TEST_CASE(
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const Wrong wrong[] = {
-      {Schedule::kOneCycle, "total_steps is 0", [](auto& lr, double) { lr.total_steps = 0; }, {0}},
-      {Schedule::kCosine, "total_steps is -1", [](auto& lr, double) { lr.total_steps = -1; }, {-1}},
-      {Schedule::kStep, "total_steps is 0", [](auto& lr, double) { lr.total_steps = 0; }, {0}},
       {Schedule::kOneCycle,
        "pct_start is ",
        [](auto& lr, double value) { lr.one_cycle.pct_start = value; },

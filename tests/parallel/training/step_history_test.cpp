@@ -17,7 +17,7 @@ const std::function<void(Trainer&)> kCompares[] = {[](Trainer& trainer) { traine
                                                    [](Trainer& trainer) { trainer.state(); },
                                                    [](Trainer& trainer) { trainer.check_sync(); }};
 
-// What each process is told after these steps.
+// The refusal of each process after these steps; empty: none.
 std::vector<std::string> told(const std::function<void(int process, Trainer&)>& steps,
                               const std::function<void(Trainer&)>& compare) {
   return in_processes({1, 1}, {}, [&](int process, const TrainerOptions& own) {
