@@ -179,11 +179,11 @@ std::optional<LossScaleState> Trainer::loss_scale() {
 
 void Trainer::require_updates() {
   const auto scale = loss_scale();
-  if (!scale || scale->updates > 0 || steps_taken_ == plain_steps_) return;
+  if (!scale || scale->updates > 0 || scale->steps == 0) return;
   throw NumericError(
       fmt::format(
-          "nothing was trained: every step was skipped, since a gradient was not finite in fp16 (loss "
-          "scale {:.6g})",
+          "nothing was trained: every step that was taken was skipped, since a gradient was not finite "
+          "in fp16 (loss scale {:.6g})",
           scale->scale),
       "train for more steps, in which the scale falls further, or use " +
           NamedOption{"precision", "bf16", "Precision::kBf16"});

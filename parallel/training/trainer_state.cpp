@@ -109,13 +109,15 @@ void require_lr(const LrState& lr) {
 void require_loss_scale(const LossScaleState& state) {
   const auto is_count = [](int64_t number) { return number >= 0 && number <= kMostSteps; };
   if (state.scale >= kLeastLossScale && std::isfinite(static_cast<float>(state.scale)) &&
-      is_count(state.good_steps) && is_count(state.updates)) {
+      is_count(state.good_steps) && is_count(state.updates) && is_count(state.steps) &&
+      state.updates <= state.steps) {
     return;
   }
-  throw WeightsError(fmt::format("the state has the loss scale {} after {} updates, {} good steps: a finite "
-                                 "number from 2^-16 and two counts were expected",
-                                 state.scale, state.updates, state.good_steps),
-                     kHint);
+  throw WeightsError(
+      fmt::format("the state has the loss scale {} after {} updates in {} steps, {} good ones: a finite "
+                  "number from 2^-16 and three counts were expected, with no more updates than steps",
+                  state.scale, state.updates, state.steps, state.good_steps),
+      kHint);
 }
 
 // Replicas that share a generator set it once: the states of their ranks may differ.
@@ -237,7 +239,6 @@ void Trainer::load(const TrainState& state) {
   });
   throw_if_aborted();
   steps_taken_ = numbers.steps;
-  plain_steps_ = numbers.loss_scale ? 0 : numbers.steps;
   lr_state_ = numbers.lr;
   rows_ = 0;
   times_ = {};
