@@ -22,6 +22,7 @@
 #include <lockstep/parallel/training/training_modes.h>
 #include <lockstep/support/cuda/stream.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/row_numbers.h>
 #include <lockstep/support/shard_sizes.h>
 
 namespace lockstep {
@@ -202,7 +203,8 @@ void ReplicaLoop::Parts::run_batch(const ToldBatch& batch, int64_t step, std::ve
   workers.run(*communicator, [&](int local, Endpoint& endpoint) {
     Work comparing;
     if (world != workers.size()) {  // the other processes have batches of their own
-      const auto own = tell.to(endpoint.device());
+      const auto own = torch::empty(tell.sizes(), tell.options().device(endpoint.device()));
+      upload(tell, own);  // a blocking copy would wait for the step before
       const auto all = torch::empty({world, own.numel()}, own.options());
       comparing = endpoint.all_gather(own, all);
       if (local == 0) told_by_all = all;
