@@ -71,6 +71,9 @@ RunReport TrainLoop::run() {
   }
   require_trained();
   report.steps = steps_done_;
+  if (const auto scale = trainer_.loss_scale(); scale && scale->steps > 0) {
+    report.updates_per_step = static_cast<double>(scale->updates) / static_cast<double>(scale->steps);
+  }
   report.peak_bytes = peak_resident_bytes();
   if (flags_.print_weights_hash) {
     auto weights = this->weights();
