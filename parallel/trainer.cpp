@@ -20,6 +20,7 @@
 #include <lockstep/parallel/training/split_tuner.h>
 #include <lockstep/support/cuda/stream.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/quietly.h>
 
 namespace lockstep {
 namespace {
@@ -129,12 +130,6 @@ void Trainer::open_statistics() {
 
 // Waits for the devices: what is queued on their streams still uses data and buffers that are freed here.
 Trainer::~Trainer() {
-  const auto quietly = [](const auto& action) {
-    try {
-      action();
-    } catch (...) {  // a destructor does not throw
-    }
-  };
   quietly([&] { wait_for_steps(0); });
   for (const auto& device : workers_.devices()) quietly([&] { synchronize_device(device); });
 }
@@ -293,12 +288,9 @@ TrainSums Trainer::take_sums() {
   return total;
 }
 
-// Throws the error of a collective that failed on a GPU: its own caller has only queued it. Wait for the GPUs
-// first.
 void Trainer::throw_if_aborted() {
   for (auto* communicator : {communicator_.get(), norm_communicator_.get()}) {
-    if (!communicator) continue;
-    if (const auto error = communicator->endpoint(0).error()) std::rethrow_exception(error);
+    if (communicator) lockstep::throw_if_aborted(*communicator);
   }
 }
 

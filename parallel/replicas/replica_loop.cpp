@@ -22,6 +22,7 @@
 #include <lockstep/parallel/training/training_modes.h>
 #include <lockstep/support/cuda/stream.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/quietly.h>
 #include <lockstep/support/row_numbers.h>
 #include <lockstep/support/shard_sizes.h>
 
@@ -99,12 +100,6 @@ void ReplicaLoop::build(const std::function<void(int local, Endpoint& endpoint)>
 }
 
 void ReplicaLoop::end(const std::function<void(int local)>& destroy) noexcept {
-  const auto quietly = [](const auto& action) {
-    try {
-      action();
-    } catch (...) {  // of a destructor, or of an error that has been thrown already
-    }
-  };
   for (const auto& device : parts_->workers.devices()) quietly([&] { synchronize_device(device); });
   quietly([&] {
     parts_->workers.run([&](int local) {
@@ -236,12 +231,8 @@ void ReplicaLoop::Parts::run_replica(int local, Endpoint& endpoint, const Step::
 void ReplicaLoop::Parts::compare_batches() {
   const auto all = told.take();
   if (!all.defined()) return;
-  throw_if_aborted();
+  throw_if_aborted(*communicator);
   require_same_batches(all);
-}
-
-void ReplicaLoop::Parts::throw_if_aborted() {
-  if (const auto error = communicator->endpoint(0).error()) std::rethrow_exception(error);
 }
 
 // The sums travel as [name, bits of the double]: JSON has no NaN.

@@ -2,11 +2,9 @@
 #include <torch/nn/module.h>
 
 #include <fmt/format.h>
-#include <algorithm>
 #include <cmath>
 #include <exception>
 #include <set>
-#include <span>
 #include <string>
 #include <utility>
 
@@ -120,14 +118,6 @@ void require_loss_scale(const LossScaleState& state) {
       kHint);
 }
 
-// Replicas that share a generator set it once: the states of their ranks may differ.
-void set_generators(int local, std::span<const torch::Device> devices, const ReplicaState& own) {
-  if (local == 0) set_generator_state(torch::kCPU, own.host_generator);
-  const auto device = devices[static_cast<size_t>(local)];
-  const bool leads = std::ranges::find(devices, device) - devices.begin() == local;
-  if (leads && !device.is_cpu()) set_generator_state(device, own.device_generator);
-}
-
 }  // namespace
 
 TrainState Trainer::state() {
@@ -185,7 +175,7 @@ void Trainer::require_fitting(const TrainState& state) {
                                      replica.rows_trained, kMostRows),
                          kHint);
     }
-    require_generator_state(replica.host_generator);
+    for (const auto& device : workers_.devices()) require_generators(device, replica);
   }
   if (state.steps < 0 || state.steps > kMostSteps) {
     throw WeightsError(fmt::format("the state is of step {}, 0 to {} were expected", state.steps, kMostSteps),
