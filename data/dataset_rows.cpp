@@ -13,6 +13,7 @@
 
 #include <lockstep/data/fitting.h>
 #include <lockstep/data/ordered_tasks.h>
+#include <lockstep/data/row_readers.h>
 #include <lockstep/data/row_reads.h>
 #include <lockstep/support/error.h>
 
@@ -49,30 +50,6 @@ bool fits(const TensorSpec& found, const TensorSpec& spec) {
   return found.dtype == spec.dtype && std::ranges::equal(found.row_shape, spec.row_shape, same_size);
 }
 
-// Reads the data set with copies of it, by any number of threads.
-class RowReaders {
- public:
-  explicit RowReaders(detail::NewRowReader new_reader) : new_reader_(std::move(new_reader)) {}
-
-  detail::RowReader take() {
-    const std::lock_guard lock(mutex_);
-    if (idle_.empty()) return new_reader_();
-    auto reader = std::move(idle_.back());
-    idle_.pop_back();
-    return reader;
-  }
-
-  void give_back(detail::RowReader reader) {
-    const std::lock_guard lock(mutex_);
-    idle_.push_back(std::move(reader));
-  }
-
- private:
-  const detail::NewRowReader new_reader_;
-  std::mutex mutex_;
-  std::vector<detail::RowReader> idle_;
-};
-
 class DatasetSource : public BatchSource {
  public:
   DatasetSource(int64_t size, const detail::NewRowReader& new_reader, const DatasetRowsOptions& options,
@@ -88,6 +65,7 @@ class DatasetSource : public BatchSource {
   int64_t size() const override { return size_; }
   BatchSpec spec() const override { return spec_; }
   bool can_be_captured() const override { return false; }
+  std::string settings() const override { return fmt::format("rows drawn with seed {}", seed_); }
 
   void will_need(std::span<const int64_t> rows, int64_t epoch) const override {
     if (workers_ == 0) return;

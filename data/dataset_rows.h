@@ -35,7 +35,7 @@ struct DatasetRowsOptions {
   // batches. Empty: those of row 0, as read in epoch 0, with the name "input", and of two tensors also
   // "target".
   BatchSpec spec = {};
-  uint64_t seed = 0;  // the same in all processes
+  uint64_t seed = 0;  // the same in all processes, which a Trainer checks
   int workers = 1;    // threads that read, for each distinct device; 0: the replicas read their rows
 };
 
