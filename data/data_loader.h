@@ -88,9 +88,10 @@ class DataLoaderSteps {
 // as a vector.
 //
 // Each worker has a copy of the data set, and calls get_batch() for one row at a time: transforms see single
-// rows, never a batch. Operations of torch draw numbers of (seed, epoch, row) there, in one thread per
-// worker: the generator's seed is the first draw of SplitMix64(seed, {4, epoch, row})
-// (support/thread_random.h says for which operations). Other generators than torch's are not seeded.
+// rows, never a batch. get() must return new tensors for each row. Operations of torch draw numbers of (seed,
+// epoch, row) there, in one thread per worker: the generator's seed is the first draw of SplitMix64(seed, {4,
+// epoch, row}) (support/thread_random.h says for which operations). Other generators than torch's are not
+// seeded.
 //
 // Not thread-safe: call it in the replica's thread.
 template <class Dataset>

@@ -13,6 +13,7 @@
 
 #include <lockstep/data/fitting.h>
 #include <lockstep/data/ordered_tasks.h>
+#include <lockstep/data/row_readers.h>
 #include <lockstep/data/row_reads.h>
 #include <lockstep/support/error.h>
 
@@ -29,7 +30,7 @@ struct PendingRow {
   int64_t epoch = 0;
   int64_t number = 0;
   State state = State::kQueued;
-  int64_t told = 0;  // so often, and not yet asked for
+  int64_t requests = 0;  // told by will_need(), and not yet asked for
   std::vector<torch::Tensor> tensors = {};
   std::exception_ptr error = {};
 };
@@ -49,30 +50,6 @@ bool fits(const TensorSpec& found, const TensorSpec& spec) {
   return found.dtype == spec.dtype && std::ranges::equal(found.row_shape, spec.row_shape, same_size);
 }
 
-// Reads the data set with copies of it, by any number of threads.
-class RowReaders {
- public:
-  explicit RowReaders(detail::NewRowReader new_reader) : new_reader_(std::move(new_reader)) {}
-
-  detail::RowReader take() {
-    const std::lock_guard lock(mutex_);
-    if (idle_.empty()) return new_reader_();
-    auto reader = std::move(idle_.back());
-    idle_.pop_back();
-    return reader;
-  }
-
-  void give_back(detail::RowReader reader) {
-    const std::lock_guard lock(mutex_);
-    idle_.push_back(std::move(reader));
-  }
-
- private:
-  const detail::NewRowReader new_reader_;
-  std::mutex mutex_;
-  std::vector<detail::RowReader> idle_;
-};
-
 class DatasetSource : public BatchSource {
  public:
   DatasetSource(int64_t size, const detail::NewRowReader& new_reader, const DatasetRowsOptions& options,
@@ -88,6 +65,7 @@ class DatasetSource : public BatchSource {
   int64_t size() const override { return size_; }
   BatchSpec spec() const override { return spec_; }
   bool can_be_captured() const override { return false; }
+  std::string settings() const override { return fmt::format("rows drawn with seed {}", seed_); }
 
   void will_need(std::span<const int64_t> rows, int64_t epoch) const override {
     if (workers_ == 0) return;
@@ -97,9 +75,9 @@ class DatasetSource : public BatchSource {
       forget_old_epochs(epoch);
       for (const auto row : rows) {
         if (row < 0 || row >= size_) continue;  // the step that asks for it is refused
-        auto& pending = told_[{epoch, row}];
+        auto& pending = pending_[{epoch, row}];
         if (!pending) added.push_back(pending = pending_row(epoch, row));
-        ++pending->told;
+        ++pending->requests;
       }
     }
     read_in_workers(std::move(added));
@@ -108,9 +86,9 @@ class DatasetSource : public BatchSource {
   void gather(const torch::Tensor& rows, int64_t epoch, Batch& into) const override {
     const auto on_host = rows.to(torch::kCPU).contiguous();
     const std::span numbers(on_host.const_data_ptr<int64_t>(), static_cast<size_t>(on_host.numel()));
-    PendingRows untold;
-    const auto asked = take(numbers, epoch, untold);
-    if (workers_ > 0 && untold.size() > 1) read_in_workers(untold);
+    PendingRows unread;
+    const auto asked = take(numbers, epoch, unread);
+    if (workers_ > 0 && unread.size() > 1) read_in_workers(unread);
     read(asked, {});
     wait_for(asked);
     write(asked, into);
@@ -133,26 +111,25 @@ class DatasetSource : public BatchSource {
 
   // Keeps the rows of this epoch and of the one that was told before. Holds the mutex.
   void forget_old_epochs(int64_t epoch) const {
-    if (epoch == told_epoch_) return;
-    std::erase_if(told_, [&](const auto& told) {
-      return told.first.first != epoch && told.first.first != told_epoch_;
+    if (epoch == newest_epoch_) return;
+    std::erase_if(pending_, [&](const auto& pending) {
+      return pending.first.first != epoch && pending.first.first != newest_epoch_;
     });
-    told_epoch_ = epoch;
+    newest_epoch_ = epoch;
   }
 
-  // Returns the rows, each as often as it is asked for, and in `untold` those that nobody reads yet.
-  PendingRows take(std::span<const int64_t> numbers, int64_t epoch, PendingRows& untold) const {
+  // Returns the rows, each as often as it is asked for, and in `unread` those that nobody reads yet.
+  PendingRows take(std::span<const int64_t> numbers, int64_t epoch, PendingRows& unread) const {
     PendingRows asked;
     const std::lock_guard lock(mutex_);
     for (const auto number : numbers) {
-      const auto told = told_.find({epoch, number});
-      if (told == told_.end()) {
-        untold.push_back(pending_row(epoch, number));
-        asked.push_back(untold.back());
+      const auto found = pending_.find({epoch, number});
+      if (found == pending_.end()) {
+        asked.push_back(unread.emplace_back(pending_row(epoch, number)));
         continue;
       }
-      asked.push_back(told->second);
-      if (--told->second->told == 0) told_.erase(told);
+      asked.push_back(found->second);
+      if (--found->second->requests == 0) pending_.erase(found);
     }
     return asked;
   }
@@ -199,10 +176,9 @@ class DatasetSource : public BatchSource {
   }
 
   void end(PendingRow& row) const {
-    {
-      const std::lock_guard lock(mutex_);
-      row.state = PendingRow::State::kDone;
-    }
+    std::unique_lock lock(mutex_);
+    row.state = PendingRow::State::kDone;
+    lock.unlock();
     done_.notify_all();
   }
 
@@ -277,8 +253,8 @@ class DatasetSource : public BatchSource {
   const BatchSpec spec_;
 
   mutable std::mutex mutex_;  // of the next two, and of the state of rows
-  mutable std::map<std::pair<int64_t, int64_t>, std::shared_ptr<PendingRow>> told_;  // by epoch and row
-  mutable int64_t told_epoch_ = 0;                                                   // the last one
+  mutable std::map<std::pair<int64_t, int64_t>, std::shared_ptr<PendingRow>> pending_;  // by epoch and row
+  mutable int64_t newest_epoch_ = 0;                                                    // the last one
   mutable std::condition_variable done_;
   mutable OrderedTasks tasks_;  // last: its threads use the others
 };

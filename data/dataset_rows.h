@@ -35,7 +35,7 @@ struct DatasetRowsOptions {
   // batches. Empty: those of row 0, as read in epoch 0, with the name "input", and of two tensors also
   // "target".
   BatchSpec spec = {};
-  uint64_t seed = 0;  // the same in all processes
+  uint64_t seed = 0;  // the same in all processes, which a Trainer checks
   int workers = 1;    // threads that read, for each distinct device; 0: the replicas read their rows
 };
 
@@ -68,8 +68,8 @@ inline std::vector<torch::Tensor> tensors_of(std::vector<torch::Tensor> row) { r
 // stay in memory until rows of two later epochs are told.
 //
 // Copies of the data set are in use at the same time, and each calls get_batch() for one row at a time:
-// transforms see single rows, never a batch. Each row has tensors of its own. Operations of torch draw
-// numbers of (seed, epoch, row) there, in one thread: the generator's seed is the first draw of
+// transforms see single rows, never a batch. get() must return new tensors for each row. Operations of torch
+// draw numbers of (seed, epoch, row) there, in one thread: the generator's seed is the first draw of
 // SplitMix64(seed, {4, epoch, row}) (support/thread_random.h says for which operations), as in a DataLoader.
 // Other generators than torch's are not seeded. Evaluations read the rows of epoch 0. Gradients do not flow
 // into the data set.

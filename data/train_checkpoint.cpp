@@ -95,15 +95,21 @@ LrState read_lr(const StateJson& state) {
 }
 
 StateJson to_json(const LossScaleState& state) {
-  return {{"scale", state.scale}, {"good_steps", state.good_steps}, {"updates", state.updates}};
+  return {{"scale", state.scale},
+          {"good_steps", state.good_steps},
+          {"updates", state.updates},
+          {"steps", state.steps}};
 }
 
+// One of an earlier version counts no skipped steps.
 std::optional<LossScaleState> read_loss_scale(const StateJson& state) {
   if (!state.contains("loss_scale")) return std::nullopt;
   const auto& json = state.at("loss_scale");
+  const auto updates = json.at("updates").get<int64_t>();
   return LossScaleState{.scale = json.at("scale").get<double>(),
                         .good_steps = json.at("good_steps").get<int64_t>(),
-                        .updates = json.at("updates").get<int64_t>()};
+                        .updates = updates,
+                        .steps = json.contains("steps") ? json.at("steps").get<int64_t>() : updates};
 }
 
 // The fields of the state. All others are dropped while they are read, however large or deep they are.

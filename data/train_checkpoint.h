@@ -5,7 +5,7 @@
 //   average.safetensors    the average of the trained parameters, if there is one
 //   replicas.safetensors   RANK.buffers.NAME, RANK.rows_trained, RANK.host_generator, RANK.device_generator
 //   state.json             {"steps": ..., "split": [...], "lr": {"factor": ..., "best": ..., ...}}; in fp16
-//                          also "loss_scale": {"scale": ..., "good_steps": ..., "updates": ...}
+//                          also "loss_scale": {"scale": ..., "good_steps": ..., "updates": ..., "steps": ...}
 //
 //   write_checkpoint("run/epoch-3", to_checkpoint(trainer.state()));            // in the process of rank 0
 //   trainer.load(read_train_state(read_checkpoint("run/epoch-3")));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <exception>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -70,6 +71,10 @@ void check_compressible(const CommunicatorOptions& options) {
 }
 
 }  // namespace
+
+void throw_if_aborted(Communicator& communicator) {
+  if (const auto error = communicator.endpoint(0).error()) std::rethrow_exception(error);
+}
 
 void Work::wait() {
   const auto next = std::exchange(next_, nullptr);

@@ -100,6 +100,10 @@ class Communicator {
   virtual Endpoint& endpoint(int local) = 0;
 };
 
+// Throws the error of a collective that failed on a GPU: its own caller has only queued it. Wait for the GPUs
+// first.
+void throw_if_aborted(Communicator& communicator);
+
 // The algorithm that sums gradients. Costs for n replicas with S bytes each; a chunk is S/n bytes.
 enum class Allreduce {
   kAuto,     // kNccl for several distinct GPUs, else kTwoShot in one process and kGloo across processes

@@ -22,6 +22,7 @@
 #include <lockstep/parallel/training/step_history.h>
 #include <lockstep/support/cuda/stream.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/quietly.h>
 #include <lockstep/support/row_numbers.h>
 
 namespace lockstep {
@@ -136,12 +137,6 @@ void Trainer::open_statistics() {
 
 // Waits for the devices: what is queued on their streams still uses data and buffers that are freed here.
 Trainer::~Trainer() {
-  const auto quietly = [](const auto& action) {
-    try {
-      action();
-    } catch (...) {  // a destructor does not throw
-    }
-  };
   quietly([&] { wait_for_steps(0); });
   for (const auto& device : workers_.devices()) quietly([&] { synchronize_device(device); });
 }
@@ -190,11 +185,11 @@ std::optional<LossScaleState> Trainer::loss_scale() {
 
 void Trainer::require_updates() {
   const auto scale = loss_scale();
-  if (!scale || scale->updates > 0 || steps_taken_ == plain_steps_) return;
+  if (!scale || scale->updates > 0 || scale->steps == 0) return;
   throw NumericError(
       fmt::format(
-          "nothing was trained: every step was skipped, since a gradient was not finite in fp16 (loss "
-          "scale {:.6g})",
+          "nothing was trained: every step that was taken was skipped, since a gradient was not finite "
+          "in fp16 (loss scale {:.6g})",
           scale->scale),
       "train for more steps, in which the scale falls further, or use " +
           NamedOption{"precision", "bf16", "Precision::kBf16"});
@@ -305,12 +300,9 @@ TrainSums Trainer::take_sums() {
   return total;
 }
 
-// Throws the error of a collective that failed on a GPU: its own caller has only queued it. Wait for the GPUs
-// first.
 void Trainer::throw_if_aborted() {
   for (auto* communicator : {communicator_.get(), norm_communicator_.get()}) {
-    if (!communicator) continue;
-    if (const auto error = communicator->endpoint(0).error()) std::rethrow_exception(error);
+    if (communicator) lockstep::throw_if_aborted(*communicator);
   }
 }
 

@@ -99,13 +99,15 @@ class Trainer {
   // process sets the same one. A part of state(). Throws UsageError if is_rate() is false for it.
   void set_lr(std::optional<double> lr);
 
-  // The factor on the loss of the next step, and the updates so far; empty but for Precision::kFp16.
+  // The factor on the loss of the next step, and the updates and steps so far, without those that were left
+  // out and those before a state without a scale was loaded; empty but for Precision::kFp16.
   // Every process gets the same. A part of state(). With kFp16 it waits for the steps in flight.
   std::optional<LossScaleState> loss_scale();
 
   // Call it at the end of a training, as train_epochs() does. Throws NumericError in every process if nothing
-  // was trained, since with Precision::kFp16 every step was skipped: with a few steps the loss scale may not
-  // have fallen far enough. step() ends longer trainings that skip them all. Waits for the steps in flight.
+  // was trained, since with Precision::kFp16 every step() was skipped: with a few steps the loss scale may
+  // not have fallen far enough. step() ends longer trainings that skip them all. leave_out_step() does not
+  // count. Waits for the steps in flight.
   void require_updates();
 
   // The learning rate of the next step, as lr_at() gives it. Throws as options.lr.function does.
@@ -255,7 +257,6 @@ class Trainer {
   LrState lr_state_;
   int64_t rows_ = 0;                         // since the last take_sums()
   std::map<size_t, int64_t> steps_of_rows_;  // how many steps had so many rows
-  int64_t plain_steps_ = 0;                  // of those taken, before there was a loss scale
 };
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 #include <lockstep/support/row_numbers.h>
 
+#include <ATen/ops/from_blob.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +8,17 @@
 #include <lockstep/support/error.h>
 
 namespace lockstep {
+
+// Pinned, so that the host does not wait for the copy; torch keeps the memory until the copy is done.
+void upload(const torch::Tensor& from, const torch::Tensor& into) {
+  if (into.is_cpu()) {
+    into.copy_(from);
+    return;
+  }
+  auto staged = torch::empty(from.sizes(), torch::dtype(from.scalar_type()).pinned_memory(true));
+  staged.copy_(from);
+  into.copy_(staged, /*non_blocking=*/true);
+}
 
 void require_rows_exist(std::span<const int64_t> rows, int64_t size) {
   const auto outside =
@@ -25,10 +37,7 @@ void upload_rows(std::span<const int64_t> rows, int64_t size, torch::Device devi
     std::copy(rows.begin(), rows.end(), into.mutable_data_ptr<int64_t>());
     return;
   }
-  // Pinned, so that the host does not wait for the copy; torch keeps the memory until the copy is done.
-  auto staged = torch::empty({n}, torch::dtype(torch::kInt64).pinned_memory(true));
-  std::copy(rows.begin(), rows.end(), staged.mutable_data_ptr<int64_t>());
-  into.copy_(staged, /*non_blocking=*/true);
+  upload(at::from_blob(const_cast<int64_t*>(rows.data()), {n}, torch::kInt64), into);
 }
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Copies a batch's row numbers to the device that gathers the rows.
+// Copies numbers of the host to a device, such as a batch's row numbers to the one that gathers the rows.
 #pragma once
 
 #include <torch/types.h>
@@ -7,6 +7,10 @@
 #include <span>
 
 namespace lockstep {
+
+// Copies a tensor of the host into one of its sizes and dtype. On a GPU the copy is queued on the current
+// stream, the host does not wait, and may write to or free its tensor at once.
+void upload(const torch::Tensor& from, const torch::Tensor& into);
 
 // Throws DataError for a row outside 0 .. size - 1.
 void require_rows_exist(std::span<const int64_t> rows, int64_t size);

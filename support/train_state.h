@@ -27,6 +27,7 @@ struct LossScaleState {
   double scale = 65536;
   int64_t good_steps = 0;  // in a row, since the last one that was skipped or the last growth
   int64_t updates = 0;     // steps that were not skipped; 0: nothing has been trained yet
+  int64_t steps = 0;       // taken with a scale: the updates and the skipped ones
 
   bool operator==(const LossScaleState&) const = default;
 };

@@ -102,6 +102,10 @@ class BatchSource {
   // Returns true if gather() depends on its rows alone, which lie on the device: it can then be captured into
   // a graph, and be replayed on other rows. Otherwise it is called before each replay.
   virtual bool can_be_captured() const { return true; }
+
+  // What else the sources of all processes must have in common, as text, such as a seed that rows depend on:
+  // a Trainer compares it. Empty: nothing.
+  virtual std::string settings() const { return {}; }
 };
 
 // Makes the source of one device.

@@ -9,6 +9,7 @@
 #include <lockstep/data/batch_order.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/training/sync_check.h>
+#include <lockstep/support/error.h>
 #include <lockstep/support/stopwatch.h>
 #include <torch/nn/module.h>
 
@@ -74,7 +75,7 @@ int64_t TimedTraining::updates() {
   return scale ? scale->updates : trainer_.steps_taken();
 }
 
-double TimedTraining::seconds_per_step(int64_t steps) {
+double TimedTraining::take_steps(int64_t steps) {
   const auto before = updates();
   Stopwatch watch;
   for (int64_t step = 0; step < steps; ++step) {
@@ -83,9 +84,17 @@ double TimedTraining::seconds_per_step(int64_t steps) {
   }
   trainer_.synchronize();
   const double seconds = watch.lap();
+  steps_ += updates() - before;
+  return seconds;
+}
+
+double TimedTraining::seconds_per_step(int64_t steps) {
+  const auto before = updates();
+  const double seconds = take_steps(steps);
   const auto counted = updates() - before;
-  steps_ += counted;
-  return seconds / static_cast<double>(std::max<int64_t>(counted, 1));
+  if (counted > 0) return seconds / static_cast<double>(counted);
+  throw NumericError("no step was timed: all were skipped, since a gradient was not finite in fp16",
+                     "use --precision bf16, which has the range of fp32, or time more steps");
 }
 
 StepTimes TimedTraining::take_times() {
@@ -93,9 +102,9 @@ StepTimes TimedTraining::take_times() {
 }
 
 double warm_step_seconds(TimedTraining& training) {
-  training.seconds_per_step(kWarmUpSteps);
-  while (!training.trainer().split_settled() || training.updates() == 0) training.seconds_per_step(1);
-  const double step = training.seconds_per_step(1);
+  training.take_steps(kWarmUpSteps);
+  while (!training.trainer().split_settled() || training.updates() == 0) training.take_steps(1);
+  const double step = training.take_steps(1);
   training.take_times();
   return step;
 }

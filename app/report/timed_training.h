@@ -29,8 +29,11 @@ class TimedTraining {
   // Keeps references to `plan` and `trace`. `trace` may be null: then only whole steps are timed.
   explicit TimedTraining(const TrainPlan& plan, Trace* trace = nullptr);
 
-  // Takes this many steps on full batches, waits for them, and returns the seconds per step. In fp16 those
-  // that are skipped do not count: their time is lost.
+  // Takes this many steps on full batches, waits for them, and returns their seconds.
+  double take_steps(int64_t steps);
+
+  // The same, and returns the seconds per step. In fp16 a step that is skipped takes time, but does not
+  // count. Throws NumericError if all are skipped.
   double seconds_per_step(int64_t steps);
 
   // Returns the phases of a step as the host sees them: means over the steps since the last call.

@@ -9,7 +9,7 @@ constexpr int kMostTimes = 10;  // a training that has diverged does so at every
 
 // The bad step. If it, or those before it, are left out already, the step before them has made the weights
 // bad: it goes, too.
-StepRange skipped(const RunPosition& position, int64_t earliest, int64_t bad) {
+StepRange left_out_by_skip(const RunPosition& position, int64_t earliest, int64_t bad) {
   auto first = bad;
   while (first > earliest && position.leaves_out(first - 1)) --first;
   const bool made_before = first < bad || position.leaves_out(bad);
@@ -31,7 +31,7 @@ void GoingBack::count(const LossError& error) {
 std::optional<StepRange> GoingBack::leave_out(RunPosition& position, int64_t steps_done, int64_t bad) const {
   const auto earliest = steps_done + 1;
   const auto range = on_nan_ == OnNan::kRollback ? StepRange{.first = earliest, .last = bad}
-                                                 : skipped(position, earliest, bad);
+                                                 : left_out_by_skip(position, earliest, bad);
   if (bad < earliest || position.leaves_out(range)) return std::nullopt;
   position.left_out.push_back(range);
   return range;

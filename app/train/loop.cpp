@@ -69,8 +69,11 @@ RunReport TrainLoop::run() {
       go_back(error);
     }
   }
-  trainer_.require_updates();
+  require_trained();
   report.steps = steps_done_;
+  if (const auto scale = trainer_.loss_scale(); scale && scale->steps > 0) {
+    report.updates_per_step = static_cast<double>(scale->updates) / static_cast<double>(scale->steps);
+  }
   report.peak_bytes = peak_resident_bytes();
   if (flags_.print_weights_hash) {
     auto weights = this->weights();
@@ -80,6 +83,15 @@ RunReport TrainLoop::run() {
   record_.finished(report);
   record_.throw_if_failed();
   return report;
+}
+
+// --on-nan may have left out every step, and fp16 may have skipped those that were taken.
+void TrainLoop::require_trained() {
+  if (steps_done_ > 0 && position_.leaves_out(StepRange{.first = 1, .last = steps_done_})) {
+    throw NumericError(fmt::format("nothing was trained: --on-nan left out all steps, 1 to {}", steps_done_),
+                       diverged_hint(plan_));
+  }
+  trainer_.require_updates();
 }
 
 // Accuracy and time are known of the devices and images with which the checkpoint's run has measured them.

@@ -60,6 +60,7 @@ class TrainLoop {
   void run_step(std::span<const int64_t> rows);
   void after_step(bool last);
   RowSums evaluate();
+  void require_trained();
   void take_sums();
   void take_times();
 

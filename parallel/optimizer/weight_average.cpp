@@ -69,22 +69,23 @@ bool WeightAverage::load(const std::vector<NamedTensor>& state, bool begun, Endp
 }
 
 AveragesInPlace::AveragesInPlace(torch::Tensor params, const torch::Tensor& averages, torch::Tensor bf16)
-    : params_(std::move(params)), bf16_(std::move(bf16)), trained_(params_.clone()) {
-  write(averages);
+    : params_(std::move(params)),
+      bf16_(std::move(bf16)),
+      trained_(params_.clone()),
+      trained_bf16_(bf16_.defined() ? bf16_.clone() : torch::Tensor()) {
+  const torch::NoGradGuard no_grad;
+  params_.copy_(averages);
+  if (bf16_.defined()) bf16_.copy_(averages);
 }
 
 AveragesInPlace::~AveragesInPlace() {
   try {
-    write(trained_);
+    const torch::NoGradGuard no_grad;
+    params_.copy_(trained_);
+    if (bf16_.defined()) bf16_.copy_(trained_bf16_);
   } catch (const std::exception&) {
     // The GPU has failed. Its weights are lost, and every later use of it throws.
   }
-}
-
-void AveragesInPlace::write(const torch::Tensor& values) {
-  const torch::NoGradGuard no_grad;
-  params_.copy_(values);
-  if (bf16_.defined()) bf16_.copy_(params_);
 }
 
 }  // namespace lockstep

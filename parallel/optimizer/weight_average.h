@@ -50,20 +50,20 @@ class WeightAverage {
   torch::Tensor averages_;  // the same of the averages; undefined before the first update
 };
 
-// While it lives, averages are in the place of the parameters. Its destructor restores them, bit by bit.
+// While it lives, averages are in the place of the parameters. Its destructor restores them, bit by bit, and
+// the bf16 ones, too, which need not be the parameters rounded: a user may have written to these since.
 class AveragesInPlace {
  public:
-  // params, averages: buffers of one layout. bf16: the parameters rounded, which follow; may be undefined.
+  // params, averages: buffers of one layout. bf16: their rounded ones, which become the averages' too; may be
+  // undefined.
   AveragesInPlace(torch::Tensor params, const torch::Tensor& averages, torch::Tensor bf16);
   ~AveragesInPlace();
   AveragesInPlace(const AveragesInPlace&) = delete;
   AveragesInPlace& operator=(const AveragesInPlace&) = delete;
 
  private:
-  void write(const torch::Tensor& values);
-
   torch::Tensor params_, bf16_;
-  const torch::Tensor trained_;  // a copy of what the parameters were
+  const torch::Tensor trained_, trained_bf16_;  // copies of what they were
 };
 
 }  // namespace lockstep

@@ -9,8 +9,9 @@
 //   torch::data::Example<>         likewise: a replica gets an Example; TensorExample, without a target, too
 //   your own type                  with `int64_t rows() const` and `shard(begin, rows, device) const`
 //
-// Tensors of a shard are on the replica's device: views if the batch is there, else copies. A shard may have
-// 0 rows.
+// Tensors of a shard are on the replica's device: views if the batch is there, else copies. A copy to a GPU
+// waits for it, and so for the steps that are queued there: give numbers of rows and load on the replica, or
+// a type of your own that copies from pinned memory, where that counts. A shard may have 0 rows.
 #pragma once
 
 #include <torch/types.h>

@@ -113,7 +113,7 @@ void KeptReplica::require(const TrainState& state) const {
   for (const auto& replica : state.replicas) {
     require_same_tensors_and_types(parts_.tensors(local_, true), buffers_of_modules(replica),
                                    owner("replica", "buffers"));
-    require_generator_state(replica.host_generator);
+    require_generators(device_, replica);
   }
   require_kept(state);
 }
@@ -162,10 +162,7 @@ void KeptReplica::take(const TrainState& state) const {
     load_tensors(parts_.tensors(local_, true), buffers_of_modules(own), owner("replica", "buffers"));
     take_kept(own);
   }
-  // Replicas that share a generator set it once: the states of their ranks may differ.
-  if (local_ == 0 && own.host_generator.defined()) set_generator_state(torch::kCPU, own.host_generator);
-  if (device_.is_cpu() || !leads_device() || !own.device_generator.defined()) return;
-  set_generator_state(device_, own.device_generator);
+  set_generators(local_, parts_.workers.devices(), own);
 }
 
 // In place where there is a tensor: others may refer to its memory.
@@ -193,11 +190,6 @@ ReplicaState KeptReplica::own_of(const TrainState& state) const {
   if (state.replicas.empty()) return {};
   const int rank = parts_.communicator->first_rank() + local_;
   return state.replicas[of_this_world(state) ? static_cast<size_t>(rank) : 0];
-}
-
-bool KeptReplica::leads_device() const {
-  const auto devices = parts_.workers.devices();
-  return std::ranges::find(devices, device_) - devices.begin() == local_;
 }
 
 }  // namespace lockstep

@@ -36,7 +36,6 @@ class KeptReplica {
   void take_kept(const ReplicaState& own) const;
   bool of_this_world(const TrainState& state) const;
   ReplicaState own_of(const TrainState& state) const;
-  bool leads_device() const;
 
   const ReplicaLoop::Parts& parts_;
   const int local_;

@@ -35,7 +35,6 @@ struct ReplicaLoop::Parts {
                    const Task& task);
   void compare_batches();
   NamedSums gather(const std::vector<Sums>& sums, int64_t rows);
-  void throw_if_aborted();
 
   const ReplicasOptions options;
   ReplicaWorkers workers;

@@ -102,7 +102,7 @@ TrainState ReplicaLoop::state() {
     state.model = host_copies(parts.tensors(local, false));
     state.optimizer = host_copies(optimizers);
   });
-  parts.throw_if_aborted();
+  throw_if_aborted(*parts.communicator);
   for (const auto& bytes : packed) {
     const auto own = from_bytes(bytes);
     state.replicas.push_back({.buffers = without_prefix("buffers", own),

@@ -22,6 +22,8 @@
 #include <lockstep/parallel/training/training_modes.h>
 #include <lockstep/support/cuda/stream.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/quietly.h>
+#include <lockstep/support/row_numbers.h>
 #include <lockstep/support/shard_sizes.h>
 
 namespace lockstep {
@@ -98,12 +100,6 @@ void ReplicaLoop::build(const std::function<void(int local, Endpoint& endpoint)>
 }
 
 void ReplicaLoop::end(const std::function<void(int local)>& destroy) noexcept {
-  const auto quietly = [](const auto& action) {
-    try {
-      action();
-    } catch (...) {  // of a destructor, or of an error that has been thrown already
-    }
-  };
   for (const auto& device : parts_->workers.devices()) quietly([&] { synchronize_device(device); });
   quietly([&] {
     parts_->workers.run([&](int local) {
@@ -203,7 +199,8 @@ void ReplicaLoop::Parts::run_batch(const ToldBatch& batch, int64_t step, std::ve
   workers.run(*communicator, [&](int local, Endpoint& endpoint) {
     Work comparing;
     if (world != workers.size()) {  // the other processes have batches of their own
-      const auto own = tell.to(endpoint.device());
+      const auto own = torch::empty(tell.sizes(), tell.options().device(endpoint.device()));
+      upload(tell, own);  // a blocking copy would wait for the step before
       const auto all = torch::empty({world, own.numel()}, own.options());
       comparing = endpoint.all_gather(own, all);
       if (local == 0) told_by_all = all;
@@ -235,12 +232,8 @@ void ReplicaLoop::Parts::run_replica(int local, Endpoint& endpoint, const Step::
 void ReplicaLoop::Parts::compare_batches() {
   const auto all = told.take();
   if (!all.defined()) return;
-  throw_if_aborted();
+  throw_if_aborted(*communicator);
   require_same_batches(all);
-}
-
-void ReplicaLoop::Parts::throw_if_aborted() {
-  if (const auto error = communicator->endpoint(0).error()) std::rethrow_exception(error);
 }
 
 // The sums travel as [name, bits of the double]: JSON has no NaN.

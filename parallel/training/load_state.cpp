@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kShares = 12;  // where they begin among the numbers
+constexpr int64_t kShares = 13;  // where they begin among the numbers
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();  // of what may be empty
 
@@ -72,7 +72,8 @@ torch::Tensor StateNumbers::to_tensor(int world) const {
                                  lr.fixed.value_or(kNone),
                                  loss_scale ? loss_scale->scale : kNone,
                                  static_cast<double>(loss_scale ? loss_scale->good_steps : 0),
-                                 static_cast<double>(loss_scale ? loss_scale->updates : 0)};
+                                 static_cast<double>(loss_scale ? loss_scale->updates : 0),
+                                 static_cast<double>(loss_scale ? loss_scale->steps : 0)};
   numbers.resize(numbers.size() + static_cast<size_t>(world));  // shares of 0: none
   std::copy(split.begin(), split.end(), numbers.begin() + kShares);
   return torch::tensor(numbers, torch::kFloat64);
@@ -93,7 +94,8 @@ StateNumbers StateNumbers::from_tensor(const torch::Tensor& numbers) {
   if (!std::isnan(values[9])) {
     result.loss_scale = {.scale = values[9],
                          .good_steps = static_cast<int64_t>(values[10]),
-                         .updates = static_cast<int64_t>(values[11])};
+                         .updates = static_cast<int64_t>(values[11]),
+                         .steps = static_cast<int64_t>(values[12])};
   }
   if (values[kShares] > 0) result.split.assign(values + kShares, values + host.numel());
   return result;

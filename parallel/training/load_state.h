@@ -23,7 +23,7 @@ struct StateNumbers {
   std::optional<LossScaleState> loss_scale = {};
   std::vector<double> split = {};  // for this world; empty: none
 
-  torch::Tensor to_tensor(int world) const;  // (12 + world) double
+  torch::Tensor to_tensor(int world) const;  // (13 + world) double
   static StateNumbers from_tensor(const torch::Tensor& numbers);
 };
 

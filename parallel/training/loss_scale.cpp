@@ -8,6 +8,7 @@
 namespace lockstep {
 
 LossScaleState after_step(const LossScaleOptions& options, LossScaleState state, bool finite) {
+  ++state.steps;
   if (!finite) {
     state.scale /= 2;
     state.good_steps = 0;

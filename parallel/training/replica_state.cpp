@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <torch/nn/module.h>
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 #include <span>
@@ -26,13 +27,22 @@ at::Generator default_generator(torch::Device device) {
 
 // A state of another length is another device's.
 void set(at::Generator& generator, const torch::Tensor& state) {
-  if (state.numel() == 0 || generator.get_state().numel() != state.numel()) return;
+  if (!state.defined() || state.numel() == 0 || generator.get_state().numel() != state.numel()) return;
   try {
     generator.set_state(state);
   } catch (const c10::Error& error) {
     throw WeightsError(fmt::format("this is no state of a generator: {}", error.what_without_backtrace()),
                        "take another checkpoint of the run");
   }
+}
+
+// With a copy of the device's generator, which stays as it is.
+void require_generator_state(torch::Device device, const torch::Tensor& state) {
+  auto generator = default_generator(device);
+  std::unique_lock lock(generator.mutex());
+  auto copy = generator.clone();
+  lock.unlock();
+  set(copy, state);
 }
 
 class PackedBytes {
@@ -102,9 +112,16 @@ void set_generator_state(torch::Device device, const torch::Tensor& state) {
   set(generator, state);
 }
 
-void require_generator_state(const torch::Tensor& state) {
-  auto generator = at::make_generator<at::CPUGeneratorImpl>();
-  if (state.defined()) set(generator, state);
+void set_generators(int local, std::span<const torch::Device> devices, const ReplicaState& own) {
+  if (local == 0) set_generator_state(torch::kCPU, own.host_generator);
+  const auto device = devices[static_cast<size_t>(local)];
+  const bool leads = std::ranges::find(devices, device) - devices.begin() == local;
+  if (leads && !device.is_cpu()) set_generator_state(device, own.device_generator);
+}
+
+void require_generators(torch::Device device, const ReplicaState& own) {
+  require_generator_state(torch::kCPU, own.host_generator);
+  if (!device.is_cpu()) require_generator_state(device, own.device_generator);
 }
 
 std::vector<NamedTensor> host_copies(const std::vector<NamedTensor>& tensors) {

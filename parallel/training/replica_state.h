@@ -4,6 +4,8 @@
 
 #include <torch/types.h>
 
+#include <span>
+
 #include <lockstep/support/train_state.h>
 #include <lockstep/support/types.h>
 
@@ -18,12 +20,17 @@ namespace lockstep {
 torch::Tensor generator_state(torch::Device device);
 torch::Tensor device_generator_state(torch::Device device);
 
-// Sets the default generator of `device`. Does nothing for an empty state, or one of another kind of device.
-// Throws WeightsError if the device's generator refuses it.
+// Sets the default generator of `device`. A state that is empty, or of another kind of device, changes
+// nothing. Throws WeightsError if the device's generator refuses it.
 void set_generator_state(torch::Device device, const torch::Tensor& state);
 
-// Throws WeightsError if a CPU's generator would refuse this state.
-void require_generator_state(const torch::Tensor& state);
+// Sets the default generators that a replica uses. devices: of this process's replicas, of which it is number
+// `local`. Replicas that share a generator set it once: the states of their ranks may differ. Throws as
+// set_generator_state() does.
+void set_generators(int local, std::span<const torch::Device> devices, const ReplicaState& own);
+
+// Throws WeightsError if set_generators() would, for a replica on this device. Changes nothing.
+void require_generators(torch::Device device, const ReplicaState& own);
 
 // Returns contiguous copies on the host, of these tensors or of the module's buffers.
 std::vector<NamedTensor> host_copies(const std::vector<NamedTensor>& tensors);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include <lockstep/parallel/collectives/agree.h>
@@ -36,16 +37,17 @@ void Trainer::agree_on_metrics() const {
 void Trainer::agree_on_batches() const {
   const auto training = train_sources_.front()->spec();
   Lines lines;
-  const auto add = [&](const BatchSpec& spec, int64_t rows) {
+  const auto add = [&](const BatchSource& source, const BatchSpec& spec) {
     for (const auto& tensor : spec) lines.push_back(to_string(tensor));
-    lines.push_back(fmt::format("{} rows", rows));
+    lines.push_back(fmt::format("{} rows", source.size()));
+    if (auto settings = source.settings(); !settings.empty()) lines.push_back(std::move(settings));
   };
-  add(training, train_sources_.front()->size());
+  add(*train_sources_.front(), training);
   for (const auto& [name, sources] : test_sources_) {
     const auto test = sources.front()->spec();
     require_alike(training, test, fmt::format("the {} set", name));
     lines.push_back(fmt::format("a {} set", name));
-    add(test, sources.front()->size());
+    add(*sources.front(), test);
   }
   agree(options_.process_group.get(), "batches", lines, "give all processes the same data sets");
 }

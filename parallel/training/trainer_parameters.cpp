@@ -20,9 +20,9 @@ namespace {
 
 // For comparisons.
 torch::Tensor tensor_of(const LossScaleState& state) {
-  return torch::tensor(
-      {state.scale, static_cast<double>(state.good_steps), static_cast<double>(state.updates)},
-      torch::kFloat64);
+  return torch::tensor({state.scale, static_cast<double>(state.good_steps),
+                        static_cast<double>(state.updates), static_cast<double>(state.steps)},
+                       torch::kFloat64);
 }
 
 }  // namespace

@@ -2,11 +2,9 @@
 #include <torch/nn/module.h>
 
 #include <fmt/format.h>
-#include <algorithm>
 #include <cmath>
 #include <exception>
 #include <set>
-#include <span>
 #include <string>
 #include <utility>
 
@@ -94,21 +92,15 @@ void require_lr(const LrState& lr) {
 void require_loss_scale(const LossScaleState& state) {
   const auto is_count = [](int64_t number) { return number >= 0 && number <= kMostSteps; };
   if (state.scale >= kLeastLossScale && std::isfinite(static_cast<float>(state.scale)) &&
-      is_count(state.good_steps) && is_count(state.updates)) {
+      is_count(state.good_steps) && is_count(state.updates) && is_count(state.steps) &&
+      state.updates <= state.steps) {
     return;
   }
-  throw WeightsError(fmt::format("the state has the loss scale {} after {} updates, {} good steps: a finite "
-                                 "number from 2^-16 and two counts were expected",
-                                 state.scale, state.updates, state.good_steps),
-                     kHint);
-}
-
-// Replicas that share a generator set it once: the states of their ranks may differ.
-void set_generators(int local, std::span<const torch::Device> devices, const ReplicaState& own) {
-  if (local == 0) set_generator_state(torch::kCPU, own.host_generator);
-  const auto device = devices[static_cast<size_t>(local)];
-  const bool leads = std::ranges::find(devices, device) - devices.begin() == local;
-  if (leads && !device.is_cpu()) set_generator_state(device, own.device_generator);
+  throw WeightsError(
+      fmt::format("the state has the loss scale {} after {} updates in {} steps, {} good ones: a finite "
+                  "number from 2^-16 and three counts were expected, with no more updates than steps",
+                  state.scale, state.updates, state.steps, state.good_steps),
+      kHint);
 }
 
 }  // namespace
@@ -172,7 +164,7 @@ void Trainer::require_fitting(const TrainState& state) {
                                      replica.rows_trained, kMostRows),
                          kHint);
     }
-    require_generator_state(replica.host_generator);
+    for (const auto& device : workers_.devices()) require_generators(device, replica);
   }
   if (state.steps < 0 || state.steps > kMostSteps) {
     throw WeightsError(fmt::format("the state is of step {}, 0 to {} were expected", state.steps, kMostSteps),
@@ -226,7 +218,6 @@ void Trainer::load(const TrainState& state) {
   });
   throw_if_aborted();
   steps_taken_ = numbers.steps;
-  plain_steps_ = numbers.loss_scale ? 0 : numbers.steps;
   lr_state_ = numbers.lr;
   rows_ = 0;
   times_ = {};

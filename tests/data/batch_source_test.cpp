@@ -136,6 +136,13 @@ TEST_CASE("row numbers are written into a tensor that fits") {
   CHECK(first.equal(torch::tensor({0, 2}, torch::kInt64)));
 }
 
+TEST_CASE("an upload has the numbers of a tensor with strides of its own") {
+  const auto from = torch::arange(6, torch::kInt64).view({2, 3}).t();
+  const auto into = torch::zeros({3, 2}, torch::kInt64);
+  upload(from, into);
+  CHECK(into.equal(torch::tensor({0, 3, 1, 4, 2, 5}, torch::kInt64).view({3, 2})));
+}
+
 TEST_CASE("a source on the host shares the images' memory") {
   const ImageSet set = counting_set(4);
   const auto source = make_resident_source(set, torch::kCPU);

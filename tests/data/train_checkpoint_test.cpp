@@ -25,7 +25,7 @@ TrainState two_replicas() {
                  {"bn.count", torch::tensor(int64_t{9})}};
   state.optimizer = {{"momentum_buffer.w", torch::full({2, 3}, .5)}};
   state.average = {{"w", torch::full({2, 3}, .25)}};
-  state.loss_scale = {.scale = 0x1p-15, .good_steps = 4, .updates = int64_t{1} << 52};
+  state.loss_scale = {.scale = 0x1p-15, .good_steps = 4, .updates = 9, .steps = int64_t{1} << 52};
   for (int rank = 0; rank < 2; ++rank) {
     state.replicas.push_back({.buffers = {{"bn.count", torch::tensor(int64_t{rank})}},
                               .rows_trained = 100 + rank,
@@ -93,6 +93,14 @@ TEST_CASE("a state without an average has no file of it, and without a loss scal
   CHECK(read_train_state(checkpoint).average.empty());
 }
 
+TEST_CASE("a loss scale of an earlier version, which counted updates alone, has taken as many steps") {
+  auto checkpoint = to_checkpoint(two_replicas());
+  checkpoint.texts[kStateFile] =
+      R"({"steps": 7, "split": [], "loss_scale": {"scale": 1024, "good_steps": 2, "updates": 5}})";
+  CHECK(read_train_state(checkpoint).loss_scale ==
+        LossScaleState{.scale = 1024, .good_steps = 2, .updates = 5, .steps = 5});
+}
+
 TEST_CASE("what a caller has added to a trainer's checkpoint is left out") {
   auto checkpoint = to_checkpoint(two_replicas());
   checkpoint.texts["notes.txt"] = "mine";
@@ -100,7 +108,7 @@ TEST_CASE("what a caller has added to a trainer's checkpoint is left out") {
   const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
   checkpoint.texts[kStateFile] =
       R"({"mine": {"steps": 8, "split": 9, "lr": 3},
-          "loss_scale": {"scale": 3.0517578125e-05, "good_steps": 4, "updates": 4503599627370496},
+          "loss_scale": {"scale": 3.0517578125e-05, "good_steps": 4, "updates": 9, "steps": 4503599627370496},
           "split": [0.1, 0.3333333333333333],
           "lr": {"factor": 0.3333333333333333, "best": 0.1, "bad_losses": 4, "fixed": 1e-300}, "deep": )" +
       deep + R"(, "steps": 7, "more": [{"steps": 10}]})";

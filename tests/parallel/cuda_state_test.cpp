@@ -12,6 +12,7 @@
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/parallel/training/precision.h>
+#include <lockstep/support/error.h>
 #include <lockstep/tests/parallel/trainer_states.h>
 
 using namespace lockstep;
@@ -56,4 +57,22 @@ TEST_CASE("a run on a GPU goes on from its state with the same bits, captured or
   for (int local = 0; local < other.local_size(); ++local) {
     CHECK(same_tensors(other.weights(local), whole.weights(local)));
   }
+}
+
+TEST_CASE("a state whose GPU generator is none is refused before anything is written", "[cuda]") {
+  const auto data = make_synthetic(/*seed=*/3, /*train_rows=*/4 * kBatch, /*test_rows=*/1).train;
+  TrainerOptions options;
+  options.devices = parse_devices("cuda:0");
+  options.lr = {.lr = .1};
+  Trainer trainer(model_factory<LeNetImpl>(uint64_t{0}, torch::kFloat32), resident_sources(data),
+                  resident_sources(data), options);
+  take_steps(trainer, 0, 1);
+  auto state = trainer.state();
+  auto& generator = state.replicas[0].device_generator;  // a seed and an offset, which is a multiple of 4
+  generator = generator.clone();
+  generator[8] = 1;
+  take_steps(trainer, 1, 2);
+  const auto before = trainer.weights();
+  CHECK_THROWS_AS(trainer.load(state), WeightsError);
+  CHECK(same_tensors(trainer.weights(), before));
 }

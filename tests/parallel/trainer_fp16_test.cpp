@@ -207,7 +207,8 @@ TEST_CASE("a state without a loss scale begins with the first one, and a wrong o
   for (const auto& wrong :
        {LossScaleState{.scale = 0}, LossScaleState{.scale = NAN}, LossScaleState{.scale = 1e300},
         LossScaleState{.scale = 1e-40}, LossScaleState{.scale = 0x1p-17}, LossScaleState{.good_steps = -1},
-        LossScaleState{.updates = -1}}) {
+        LossScaleState{.updates = -1}, LossScaleState{.steps = -1},
+        LossScaleState{.updates = 2, .steps = 1}}) {
     INFO(wrong.scale);
     state.loss_scale = wrong;
     CHECK_THROWS_AS(trainer.load(state), WeightsError);
@@ -283,7 +284,9 @@ TEST_CASE("epochs of which every step was skipped end with an error, and more of
   }
 }
 
-TEST_CASE("a trainer in fp16 that has taken no step since a state of fp32 has nothing to be told") {
+TEST_CASE(
+    "a trainer in fp16 that has taken no step since a state of fp32, or left it out, has nothing to be "
+    "told") {
   auto options = fp16_options(1);
   options.replica.precision = Precision::kFp32;
   auto in_fp32 = wave_trainer(options);
@@ -292,7 +295,12 @@ TEST_CASE("a trainer in fp16 that has taken no step since a state of fp32 has no
   auto trainer = wave_trainer(fp16_options(1), /*factor=*/1e20);
   trainer.load(in_fp32.state());
   CHECK_NOTHROW(trainer.require_updates());
+  trainer.load(trainer.state());  // nothing that was trained in fp32 is forgotten here
+  CHECK_NOTHROW(trainer.require_updates());
+  trainer.leave_out_step();
+  CHECK_NOTHROW(trainer.require_updates());
   trainer.step(rows_of(1));
+  trainer.load(trainer.state());
   CHECK_THROWS_AS(trainer.require_updates(), NumericError);
 }
 

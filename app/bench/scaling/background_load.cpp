@@ -11,13 +11,13 @@ BackgroundLoad::BackgroundLoad(const TrainPlan& plan, int count)
         pin_to_cores(cores_for_worker(allowed_cores(), i + 1, count + 1, replica_threads(plan.trainer)));
         auto& training = trainings_[static_cast<size_t>(i)];
         training = std::make_unique<TimedTraining>(plan);
-        training->seconds_per_step(kWarmUpSteps);
+        training->take_steps(kWarmUpSteps);
       }) {}
 
 void BackgroundLoad::run() {
   running_ = true;
   threads_.start([this](int i) {
-    for (; running_; ++steps_) trainings_[static_cast<size_t>(i)]->seconds_per_step(1);
+    for (; running_; ++steps_) trainings_[static_cast<size_t>(i)]->take_steps(1);
   });
 }
 

@@ -48,6 +48,7 @@ struct RunReport {
   double train_loss = 0;         // mean over the last epoch's images, each before its step
   double seconds_per_epoch = 0;  // training alone, scaled to a whole epoch if a limit cut the run short
   int64_t steps = 0;
+  double updates_per_step = 1;  // below 1 if steps were skipped in fp16
   int64_t peak_bytes = 0;
   bool was_finished = false;  // there was nothing left to do
   bool measured = true;       // accuracy and seconds are of all steps, on the plan's devices and test images

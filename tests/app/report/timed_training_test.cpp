@@ -6,6 +6,7 @@
 #include <memory>
 
 #include <lockstep/app/report/timed_training.h>
+#include <lockstep/support/error.h>
 #include <lockstep/support/stopwatch.h>
 
 using namespace lockstep;
@@ -53,4 +54,11 @@ TEST_CASE("steps that are skipped in fp16 do not count in the time of a step") {
   CHECK(training.updates() == 10);
   CHECK(seconds * 10 <= elapsed);
   CHECK(seconds * 20 > elapsed);  // as long as 20 steps would be if each of them counted
+}
+
+TEST_CASE("a time of steps that are all skipped in fp16 is refused") {
+  const auto plan = plan_with_skipped_steps(4);
+  TimedTraining training(plan);
+  CHECK_THROWS_AS(training.seconds_per_step(4), NumericError);
+  CHECK(training.seconds_per_step(1) > 0);
 }

@@ -135,7 +135,7 @@ EndedRun run_in(const std::filesystem::path& path, const TrainFlags& options, co
   try {
     result.weights =
         run_and_keep(plan, options, record, outputs, from ? &from->state : nullptr).weights_sha256;
-  } catch (const LossError& error) {
+  } catch (const NumericError& error) {
     result.error = error.message();
   }
   outputs.kept.checkpoints->finish();
@@ -359,6 +359,21 @@ TEST_CASE("a run that has diverged stops after it has gone back ten times") {
   const TempFolder folder;
   const auto run = run_in(folder / "run", options, plan);
   CHECK_THAT(run.error, Catch::Matchers::ContainsSubstring("after the run had gone back 10 times"));
+  CHECK(run.events.back().at("status") == "diverged");
+}
+
+TEST_CASE("a run that left out all its steps fails, in every precision") {
+  const auto precision = GENERATE(Precision::kFp32, Precision::kFp16);
+  const auto on_nan = GENERATE(OnNan::kSkip, OnNan::kRollback);
+  auto options = run_of(on_nan);
+  options.limit_train = 32 * 2;  // 2 epochs of 2 steps
+  options.trainer.replica.precision = precision;
+  auto plan = make_train_plan(options);
+  plan.factory = with_bad_losses(plan.factory, /*in_training=*/true);
+  const TempFolder folder;
+  const auto run = run_in(folder / "run", options, plan);
+  CHECK(run.error == "nothing was trained: --on-nan left out all steps, 1 to 4");
+  CHECK(named("epoch", run.events).size() == 2);
   CHECK(run.events.back().at("status") == "diverged");
 }
 

@@ -124,6 +124,10 @@ TEST_CASE("while averages are in place the parameters are these, and then what t
   }
   CHECK(memory.flat().equal(trained));
   CHECK(bf16.equal(trained.to(torch::kBFloat16)));
+  write_values(memory, 4);  // takes effect in bf16 after the next update, not earlier
+  { const AveragesInPlace in_place(memory.flat(), averages, bf16); }
+  CHECK(bf16.equal(trained.to(torch::kBFloat16)));
+  write_values(memory, 3);
   { const AveragesInPlace without_bf16(memory.flat(), averages, {}); }
   CHECK(memory.flat().equal(trained));
 }

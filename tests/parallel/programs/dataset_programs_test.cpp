@@ -19,6 +19,7 @@
 #include <lockstep/parallel/train_epochs.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/parallel/trainer_cases.h>
+#include <lockstep/tests/parallel/training/layouts.h>
 #include <lockstep/tests/support/refusal.h>
 
 using namespace lockstep;
@@ -130,5 +131,16 @@ TEST_CASE("an exception of the data set ends the step with a DataError that name
     CHECK(refusal_of<DataError>([&] {
             trainer.step(Rows{2, 11, 4}, /*epoch=*/1);
           }) == "row 11 of the data set cannot be read in epoch 1: the file is damaged");
+  }
+}
+
+TEST_CASE("processes whose rows are drawn with other seeds are refused") {
+  const auto errors = in_processes({1, 1}, options_for(1), [](int process, const TrainerOptions& own) {
+    const auto rows = dataset_rows(Images(), {.seed = 7 + static_cast<uint64_t>(process)});
+    return refusal_of<UsageError>([&] { Trainer(lenet_factory(), rows, rows, own); });
+  });
+  for (const auto& error : errors) {
+    CHECK_THAT(error,
+               Catch::Matchers::ContainsSubstring("seed 7") && Catch::Matchers::ContainsSubstring("seed 8"));
   }
 }

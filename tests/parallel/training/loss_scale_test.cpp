@@ -14,12 +14,12 @@ TEST_CASE("the scale halves after a bad step, and doubles after enough good ones
   const LossScaleOptions options{.initial = 1024, .growth_interval = 3};
   LossScaleState state{.scale = 1024};
   const auto after = [&](bool finite) { return state = after_step(options, state, finite); };
-  CHECK(after(true) == LossScaleState{.scale = 1024, .good_steps = 1, .updates = 1});
-  CHECK(after(true) == LossScaleState{.scale = 1024, .good_steps = 2, .updates = 2});
-  CHECK(after(false) == LossScaleState{.scale = 512, .good_steps = 0, .updates = 2});
-  CHECK(after(false) == LossScaleState{.scale = 256, .good_steps = 0, .updates = 2});
+  CHECK(after(true) == LossScaleState{.scale = 1024, .good_steps = 1, .updates = 1, .steps = 1});
+  CHECK(after(true) == LossScaleState{.scale = 1024, .good_steps = 2, .updates = 2, .steps = 2});
+  CHECK(after(false) == LossScaleState{.scale = 512, .good_steps = 0, .updates = 2, .steps = 3});
+  CHECK(after(false) == LossScaleState{.scale = 256, .good_steps = 0, .updates = 2, .steps = 4});
   for (int i = 0; i < 2; ++i) after(true);
-  CHECK(after(true) == LossScaleState{.scale = 512, .good_steps = 0, .updates = 5});
+  CHECK(after(true) == LossScaleState{.scale = 512, .good_steps = 0, .updates = 5, .steps = 7});
 }
 
 TEST_CASE("the scale stays where twice as much is not a finite float") {
@@ -51,7 +51,7 @@ TEST_CASE("gradients are divided by the scale, or zero where one is not finite")
     CHECK_FALSE(scale.unscale(gradients));
     for (const auto& gradient : gradients) CHECK(gradient.count_nonzero().item<int64_t>() == 0);
   }
-  CHECK(scale.state() == LossScaleState{.scale = 1, .good_steps = 0, .updates = 1});
+  CHECK(scale.state() == LossScaleState{.scale = 1, .good_steps = 0, .updates = 1, .steps = 4});
   CHECK(scale.take_skipped() == 3);
   CHECK(scale.take_skipped() == 0);
 }
