@@ -82,14 +82,14 @@ void Step::wait_for(SyncedModule& waited) {
 }
 
 void Step::fail_unreached(const SyncedModule& waited) {
-  fail(fmt::format("wait() was called, but no backward pass has reached {} since the step began or its last "
-                   "wait()",
+  const auto* hint =
+      numbers_.evaluates
+          ? "wait() belongs to step(): an evaluation trains nothing, leave wait() out there"
+          : "call backward() first, on a loss that depends on the module; leave wait() out, on "
+            "every replica, where a step does not train it";
+  fail(fmt::format("wait() was called, but no backward pass outside a no_sync() has reached {} before it",
                    text_of(waited)),
-       numbers_.evaluates
-           ? "wait() belongs to step(): an evaluation trains nothing, leave wait() out of its function"
-           : "call backward() before it, on a loss that depends on the module, and the step's last one "
-             "outside "
-             "no_sync(); a step that does not train the module leaves wait() out on every replica");
+       hint);
 }
 
 Step::operator Endpoint&() {
@@ -102,9 +102,10 @@ Step::operator Endpoint&() {
 }
 
 void Step::require_modules() {
+  const auto here = place();
   for (const auto& synced : modules_) {
-    synced.require_present(place());
-    synced.sync->set_place(place());
+    synced.require_present(here);
+    synced.sync->set_place(here);
   }
 }
 

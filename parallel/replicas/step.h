@@ -111,10 +111,10 @@ class Step {
 
   // Call it after the backward pass that has reached the module: afterwards every .grad is the sum over all
   // replicas. A replica with 0 rows calls it, too; it need not call backward(), and then counts as zeros,
-  // whatever its .grad holds. Throws as GradientSync::wait() does; UsageError for a module that is not
-  // attached, or by now another one than attach() has seen, and if backward has also reached another attached
-  // module, which has not been waited for: replicas would post its sums in different orders. A step that ends
-  // without it after a backward pass is a UsageError, too.
+  // whatever its .grad holds. Throws as GradientSync::wait() does, such as without a backward pass;
+  // UsageError for a module that is not attached, or by now another one than attach() has seen, and if
+  // backward has also reached another attached module, which has not been waited for: replicas would post its
+  // sums in different orders. A step that ends without it after a backward pass is a UsageError, too.
   template <class M>
   void wait(M& module) {
     wait_for(find(module_of(module)));

@@ -161,10 +161,10 @@ TEST_CASE("wait() without a backward pass says so in the words of a loop") {
     return refusal_and_hint([&] { call(loop); });
   };
   const auto in_step = words_of([](PlainLoop& loop) { loop.step(int64_t{2}, wait_alone); });
-  CHECK_THAT(in_step,
-             StartsWith("rank ") && ContainsSubstring("in step 1: wait() was called, but no backward "
-                                                      "pass has reached net"));
-  CHECK_THAT(in_step, !ContainsSubstring("allreduce_all") && ContainsSubstring("call backward() before it"));
+  CHECK_THAT(in_step, StartsWith("rank ") &&
+                          ContainsSubstring("in step 1: wait() was called, but no backward pass outside a "
+                                            "no_sync() has reached net"));
+  CHECK_THAT(in_step, !ContainsSubstring("allreduce_all") && ContainsSubstring("call backward() first"));
   const auto in_evaluation = words_of([](PlainLoop& loop) { loop.evaluate(int64_t{2}, wait_alone); });
   CHECK_THAT(in_evaluation, ContainsSubstring("in an evaluation after 1 step: wait() was called") &&
                                 ContainsSubstring("wait() belongs to step()"));
