@@ -58,10 +58,11 @@ concept StepFunction =
 // process makes the same calls in the same order, except const functions.
 //
 // Functions that it is given run on all replicas at the same time: what they share must be constant or
-// thread-safe. They do not call the object itself, which waits for them: that is a UsageError. An error on
-// one replica ends the call on all of them and is thrown once: errors of lockstep as they are, others as
-// FailedError that names the rank and the step, with the exception nested. Other processes get a PeerError
-// when this one leaves; ProcessGroup::explain() tells them why. Afterwards the object can only be destroyed.
+// thread-safe. They call const functions of the object alone: it waits for them, so any other call is a
+// UsageError. An error on one replica ends the call on all of them and is thrown once: errors of lockstep as
+// they are, others as FailedError that names the rank and the step, with the exception nested. Other
+// processes get a PeerError when this one leaves; ProcessGroup::explain() tells them why. Afterwards the
+// object can only be destroyed.
 template <class T>
 class Replicas {
  public:
