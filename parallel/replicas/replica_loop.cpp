@@ -215,9 +215,13 @@ NamedSums ReplicaLoop::evaluate(const Dealt& batch) {
   return parts.gather(sums, batch.rows);
 }
 
+// The sums go when they have been gathered: a call that is refused within a step leaves it its own.
 NamedSums ReplicaLoop::take_sums() {
-  const auto taken = std::exchange(parts_->sums, std::vector<Sums>(parts_->sums.size()));
-  return parts_->gather(taken, std::exchange(parts_->rows, 0));
+  auto& parts = *parts_;
+  auto taken = parts.gather(parts.sums, parts.rows);
+  parts.sums.assign(parts.sums.size(), Sums());
+  parts.rows = 0;
+  return taken;
 }
 
 void ReplicaLoop::barrier() {
