@@ -79,6 +79,7 @@ GradientSync::GradientSync(Endpoint& endpoint, GradientSyncOptions options, Trac
     : endpoint_(endpoint),
       options_(options),
       trace_(trace),
+      place_(fmt::format("replica {}", endpoint.rank())),
       module_(std::make_unique<AttachedModule>()),
       gradients_(std::make_unique<FlatTensors>()),
       nodes_(std::make_unique<Nodes>()) {}
@@ -283,7 +284,7 @@ void GradientSync::make_view(int param) {
 }
 
 void GradientSync::fail(const std::string& what, const std::string& hint) {
-  const UsageError error(fmt::format("replica {}: {}", endpoint_.rank(), what), hint);
+  const UsageError error(fmt::format("{}: {}", place_, what), hint);
   endpoint_.abort(std::make_exception_ptr(error));  // otherwise the other replicas would wait for this one
   throw error;
 }

@@ -21,6 +21,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <lockstep/parallel/communicator.h>
@@ -143,6 +144,9 @@ class GradientSync {
   };
   NoSync no_sync() { return NoSync(*this); }
 
+  // Errors begin with it, such as "rank 0 (cpu): in step 3", instead of the rank alone.
+  void set_place(std::string place) { place_ = std::move(place); }
+
   // (n): all gradients and the gaps between them
   torch::Tensor& flat_gradients();
   const Params& parameters() const;               // parameters that require a gradient
@@ -167,6 +171,7 @@ class GradientSync {
   Endpoint& endpoint_;
   const GradientSyncOptions options_;
   Trace* const trace_;
+  std::string place_;
   std::unique_ptr<AttachedModule> module_;
   std::unique_ptr<FlatTensors> gradients_;
   std::vector<torch::Tensor> gaps_;  // of gradients_, if there is a bucket hook, which may have written there

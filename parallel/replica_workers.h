@@ -1,5 +1,6 @@
 // One worker thread per replica of this process, for the whole run. It has its own device, stream, cores and
-// number of threads.
+// number of threads. run(), start(), wait() and synchronize() throw UsageError in such a thread: a task that
+// calls them would wait for itself.
 #pragma once
 
 #include <c10/core/Event.h>

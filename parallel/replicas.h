@@ -44,13 +44,22 @@ template <class Member, class T, class Thing>
 concept PartOf = std::is_lvalue_reference_v<std::invoke_result_t<const Member&, T&>> &&
     HolderOf<std::remove_reference_t<std::invoke_result_t<const Member&, T&>>, Thing>;
 
+// The function of step() and evaluate(): it takes T&, the replica's rows of a Batch (batch_rows.h) as a value
+// or a constant reference, and Step&.
+template <class Function, class T, class Batch>
+concept StepFunction =
+    std::is_invocable_v<Function&, T&,
+                        decltype(batch_shard(std::declval<const Batch&>(), 0, 0, torch::Device(torch::kCPU))),
+                        Step&>;
+
 // Holds one T per replica of this process. It is built, used and destroyed in that replica's thread, on its
 // device and stream. Not thread-safe: one thread drives it, which calls leave_cores_to_replicas()
 // (main_thread.h) first. With options.process_group the replicas of all processes train together, and every
 // process makes the same calls in the same order, except const functions.
 //
 // Functions that it is given run on all replicas at the same time: what they share must be constant or
-// thread-safe. An error on one replica ends the call on all of them and is thrown once: errors of lockstep as
+// thread-safe. They call const functions of the object alone: it waits for them, so any other call is a
+// UsageError. An error on one replica ends the call on all of them and is thrown once: errors of lockstep as
 // they are, others as FailedError that names the rank and the step, with the exception nested. Other
 // processes get a PeerError when this one leaves; ProcessGroup::explain() tells them why. Afterwards the
 // object can only be destroyed.
@@ -79,9 +88,11 @@ class Replicas {
 
   // Moves a module to the replica's device, gives it rank 0's weights, and sums its gradients from now on
   // (GradientSync::attach()). member: &T::net, or a function of T& that returns a reference: to a module, its
-  // holder or a pointer to it. It stays the same module as long as T lives. name: that of its weights in
-  // checkpoints, "name.weight"; a module that is the only one needs none. Throws as GradientSync::attach()
-  // does, and UsageError for a name that is taken: "a" and "a.b" may be the same, too.
+  // holder or a pointer to it. It stays the same module as long as T lives: another one in its place is a
+  // UsageError in the next step, evaluation, state() or load(). name: that of its weights in checkpoints,
+  // "name.weight"; a module that is the only one needs none. Throws as GradientSync::attach() does, and
+  // UsageError for a name that is taken ("a" and "a.b" may be the same, too), and for a parameter or buffer
+  // that several T share.
   template <class Member>
   void attach(const std::string& name, Member member, const GradientSyncOptions& options = {}) {
     constexpr bool kFits = PartOf<Member, T, torch::nn::Module>;
@@ -90,7 +101,8 @@ class Replicas {
                   "module, to its holder or to a pointer to it: what it returns by value would not live on");
     if constexpr (kFits) {
       loop_.attach(
-          name, [&](int local) -> torch::nn::Module& { return module_of(part(member, local)); }, options);
+          name, [=, this](int local) -> torch::nn::Module& { return module_of(part(member, local)); },
+          options);
     }
   }
   template <class Member>
@@ -124,14 +136,15 @@ class Replicas {
   requires std::invocable<Member&, T&>
   void keep(Member member) { keep("", member); }
 
-  // One step: calls function(T&, shard, Step&) on each replica with its rows of the batch, which is whatever
-  // has rows (batch_rows.h); shard_sizes() says how many, and it may be none. Torch's operations on CPU
-  // tensors draw from numbers of (seed, step, rank) meanwhile. Every process gives the whole batch; what it
-  // does not need for its own replicas need not be loaded if the batch is numbers of rows. Throws UsageError
-  // for no rows, and in every process when these have different steps, rows, row numbers or int64 tensors on
-  // the host, such as labels and token ids. (On GPUs the next take_sums(), evaluate(), state() or load()
-  // throws that, or one of the next 256 steps: a step does not wait for the one before it.) Where one process
-  // trains and another evaluates, which makes other collectives, one may get its PeerError instead.
+  // One step: calls function(T&, shard, Step&), which is a StepFunction, on each replica with its rows of the
+  // batch, which is whatever has rows (batch_rows.h); shard_sizes() says how many, and it may be none.
+  // Torch's operations on CPU tensors draw from numbers of (seed, step, rank) meanwhile. Every process gives
+  // the whole batch; what it does not need for its own replicas need not be loaded if the batch is numbers of
+  // rows. Throws UsageError for no rows, on several replicas if no module is attached (each would train
+  // alone), and in every process when these have different steps, rows, row numbers or int64 tensors on the
+  // host, such as labels and token ids. (On GPUs the next take_sums(), evaluate(), state() or load() throws
+  // that, or one of the next 256 steps: a step does not wait for the one before it.) Where one process trains
+  // and another evaluates, which makes other collectives, one may get its PeerError instead.
   template <class Batch, class Function>
   void step(const Batch& batch, Function&& function) {
     loop_.step(deal(batch, function));
@@ -169,6 +182,11 @@ class Replicas {
   // another number of replicas; and where a kept tensor is defined, but has another shape or dtype.
   void load(const TrainState& state) { loop_.load(state); }
 
+  // Compares the parameters of the attached modules of all replicas, bit by bit, those on devices of one type
+  // with each other. Costs a pass over them, and on a GPU a copy to the host. Throws OutOfSyncError in every
+  // process if they differ.
+  void check_sync() { loop_.check_sync(); }
+
   void barrier() { loop_.barrier(); }                  // returns when all processes have called it
   bool is_first() const { return first_rank() == 0; }  // of this process: it prints and saves for all
   int world_size() const { return loop_.world_size(); }
@@ -192,7 +210,15 @@ class Replicas {
         BatchWithRows<Batch>,
         "a batch is a number of rows, int64_t numbers of rows, tensors (also in a pair, tuple, vector, "
         "lockstep::Batch or torch::data::Example), or a type with rows() and shard(): batch_rows.h");
-    if constexpr (BatchWithRows<Batch>) {
+    if constexpr (!BatchWithRows<Batch>) {
+      return {};
+    } else if constexpr (!StepFunction<Function, T, Batch>) {
+      static_assert(
+          StepFunction<Function, T, Batch>,
+          "the function of step() and evaluate() takes (T&, shard, Step&): take the shard by value or "
+          "by const reference (const auto&)");
+      return {};
+    } else {
       const bool alone = world_size() == local_size();
       return {.rows = batch_rows(batch),
               .digest = alone ? 0 : batch_digest(batch),
@@ -200,8 +226,6 @@ class Replicas {
                 const auto own = step.own();
                 function(*own_[at(local)], batch_shard(batch, own.begin, own.rows, step.device()), step);
               }};
-    } else {
-      return {};
     }
   }
 

@@ -75,7 +75,7 @@ void Batch::set(BatchSpec spec) {
   spec_ = std::make_shared<const BatchSpec>(std::move(spec));
 }
 
-const torch::Tensor& Batch::operator[](std::string_view name) const {
+const torch::Tensor& Batch::operator[](std::string_view name) const& {
   for (size_t i = 0; i < size(); ++i) {
     if ((*spec_)[i].name == name) return tensors_[i];
   }

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
@@ -60,20 +61,25 @@ class Batch {
 
   // Tensors by their place in the spec. Writable, for a source of rows.
   size_t size() const { return tensors_.size(); }
-  const torch::Tensor& operator[](size_t i) const { return tensors_[i]; }
-  torch::Tensor& operator[](size_t i) { return tensors_[i]; }
+  const torch::Tensor& operator[](size_t i) const& { return tensors_[i]; }
+  torch::Tensor& operator[](size_t i) & { return tensors_[i]; }
+  torch::Tensor operator[](size_t i) && { return std::move(tensors_[i]); }
 
   // Throws UsageError for an unknown name; the error lists the names.
-  const torch::Tensor& operator[](std::string_view name) const;
+  const torch::Tensor& operator[](std::string_view name) const&;
+  torch::Tensor operator[](std::string_view name) && { return std::as_const(*this)[name]; }
 
   // The one tensor with this role. Throws UsageError if there is none or more than one; the error lists the
   // names.
-  const torch::Tensor& input() const { return only(Role::kInput); }
-  const torch::Tensor& target() const { return only(Role::kTarget); }
+  const torch::Tensor& input() const& { return only(Role::kInput); }
+  torch::Tensor input() && { return only(Role::kInput); }
+  const torch::Tensor& target() const& { return only(Role::kTarget); }
+  torch::Tensor target() && { return only(Role::kTarget); }
 
   // 0 without tensors.
   int64_t rows() const;
-  const BatchSpec& spec() const { return *spec_; }
+  const BatchSpec& spec() const& { return *spec_; }
+  BatchSpec spec() && { return *spec_; }
 
   // The tensors that convert(tensor, spec) gives for these, with the same names and roles.
   template <class Convert>

@@ -10,6 +10,7 @@
 #include <lockstep/parallel/optimizer/named_state.h>
 #include <lockstep/parallel/replicas/prefixed.h>
 #include <lockstep/parallel/training/replica_state.h>
+#include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/load_tensors.h>
 #include <lockstep/support/module_tensors.h>
@@ -48,17 +49,18 @@ TensorOwner owner(const char* name, const char* parts) {
 
 std::vector<NamedTensor> ReplicaLoop::Parts::tensors(int local, bool buffers_only) const {
   std::vector<NamedTensor> all;
-  for (const auto& [name, module, sync] : modules[static_cast<size_t>(local)]) {
-    append(all, with_prefix(name, buffers_only ? distinct_buffers(*module) : distinct_tensors(*module)));
+  for (const auto& synced : modules[static_cast<size_t>(local)]) {
+    const auto& module = *synced.module;
+    append(all, with_prefix(synced.name, buffers_only ? distinct_buffers(module) : distinct_tensors(module)));
   }
   return all;
 }
 
 std::string ReplicaLoop::Parts::name_of(int local, const torch::Tensor& param,
                                         const std::string& optimizer) const {
-  for (const auto& [name, module, sync] : modules[static_cast<size_t>(local)]) {
-    for (const auto& own : distinct_parameters(*module)) {
-      if (own.tensor.is_same(param)) return prefixed(name, own.name);
+  for (const auto& synced : modules[static_cast<size_t>(local)]) {
+    for (const auto& own : distinct_parameters(*synced.module)) {
+      if (own.tensor.is_same(param)) return prefixed(synced.name, own.name);
     }
   }
   throw UsageError(fmt::format("the optimizer '{}' has a parameter of no attached module", optimizer),
@@ -66,7 +68,11 @@ std::string ReplicaLoop::Parts::name_of(int local, const torch::Tensor& param,
 }
 
 KeptReplica::KeptReplica(const ReplicaLoop::Parts& parts, int local)
-    : parts_(parts), local_(local), device_(parts.workers.devices()[static_cast<size_t>(local)]) {}
+    : parts_(parts), local_(local), device_(parts.workers.devices()[static_cast<size_t>(local)]) {
+  for (const auto& synced : parts.modules[static_cast<size_t>(local)]) {
+    synced.require_present(fmt::format("after {}", counted(parts.steps, "step")));
+  }
+}
 
 template <class Action>
 void KeptReplica::for_each_optimizer(const Action& action) const {
@@ -99,7 +105,7 @@ std::vector<NamedTensor> KeptReplica::own() const {
 void KeptReplica::require(const TrainState& state) const {
   if (state.steps < 0) throw WeightsError(fmt::format("the state is of step {}", state.steps), kStateHint);
   require_same_tensors_and_types(parts_.tensors(local_, false), state.model,
-                                 owner("modules", "parameters and buffers"));
+                                 owner("loop", "parameters and buffers"));
   auto left = state.optimizer.size();
   for_each_optimizer([&](const auto& name, auto& optimizer, const auto& name_of) {
     const auto own = state_of(name, state);
@@ -153,7 +159,7 @@ void KeptReplica::require_kept(const ReplicaLoop::Parts::Kept& kept, const Repli
 
 void KeptReplica::take(const TrainState& state) const {
   const torch::NoGradGuard no_grad;
-  load_tensors(parts_.tensors(local_, false), state.model, owner("modules", "tensors"));
+  load_tensors(parts_.tensors(local_, false), state.model, owner("loop", "tensors"));
   for_each_optimizer([&](const auto& name, auto& optimizer, const auto& name_of) {
     load_optimizer_state(optimizer, name_of, state_of(name, state));
   });

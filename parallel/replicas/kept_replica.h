@@ -15,6 +15,7 @@ inline constexpr const char* kStateHint = "this is the state of other modules, o
 
 class KeptReplica {
  public:
+  // Throws UsageError if T has another module than attach() has seen.
   KeptReplica(const ReplicaLoop::Parts& parts, int local);
 
   std::vector<NamedTensor> optimizers() const;

@@ -31,8 +31,7 @@ struct ReplicaLoop::Parts {
   std::string name_of(int local, const torch::Tensor& param, const std::string& optimizer) const;
 
   void run_batch(const ToldBatch& batch, int64_t step, std::vector<Sums>& sums, const Task& task);
-  void run_replica(int local, Endpoint& endpoint, const Step::Numbers& numbers, int64_t kind, Sums& sums,
-                   const Task& task);
+  void run_replica(int local, Endpoint& endpoint, const Step::Numbers& numbers, Sums& sums, const Task& task);
   void compare_batches();
   NamedSums gather(const std::vector<Sums>& sums, int64_t rows);
 

@@ -1,4 +1,4 @@
-// ReplicaLoop::state() and load().
+// ReplicaLoop::state(), load() and check_sync().
 #include <fmt/format.h>
 
 #include <exception>
@@ -10,6 +10,8 @@
 #include <lockstep/parallel/replicas/loop_parts.h>
 #include <lockstep/parallel/replicas/prefixed.h>
 #include <lockstep/parallel/training/replica_state.h>
+#include <lockstep/parallel/training/sync_check.h>
+#include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -142,6 +144,28 @@ void ReplicaLoop::load(const TrainState& given) {
   parts.steps = state.steps;
   parts.rows = 0;
   parts.sums.assign(parts.sums.size(), {});
+}
+
+void ReplicaLoop::check_sync() {
+  auto& parts = *parts_;
+  const auto& group = parts.options.process_group;
+  const int process = group ? group->world().process : 0;
+  torch::Tensor reports;
+  std::vector<NamedTensor> names;
+  run([&](int local, Endpoint& endpoint) {
+    std::vector<NamedTensor> tensors;
+    for (const auto& synced : parts.modules[static_cast<size_t>(local)]) {
+      synced.require_present(fmt::format("after {}", counted(parts.steps, "step")));
+      append(tensors, with_prefix(synced.name, replicated_tensors(*synced.module, /*batch_norms=*/false)));
+    }
+    const auto own = sync_report(tensors, endpoint.device(), process);
+    const auto all = torch::empty({endpoint.world_size(), own.numel()}, own.options());
+    endpoint.all_gather(own, all).wait();
+    if (local != 0) return;
+    reports = all.cpu();
+    names = std::move(tensors);
+  });
+  require_equal_reports(reports, names, parts.steps);
 }
 
 }  // namespace lockstep

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <deque>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -22,6 +23,7 @@
 #include <lockstep/parallel/training/training_modes.h>
 #include <lockstep/support/cuda/stream.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/module_tensors.h>
 #include <lockstep/support/quietly.h>
 #include <lockstep/support/row_numbers.h>
 #include <lockstep/support/shard_sizes.h>
@@ -49,12 +51,30 @@ void require_new_name(const std::string& name, const char* call, const Things& b
   const auto hides = [](const std::string& outer, const std::string& inner) {
     return outer.empty() || inner == outer || inner.starts_with(outer + ".");
   };
+  const auto text_of = [](const std::string& own) {
+    return own.empty() ? "without a name" : fmt::format("with the name '{}'", own);
+  };
   for (const auto& other : before) {
     if (!hides(name, other.name) && !hides(other.name, name)) continue;
-    throw UsageError(
-        fmt::format("{}() was called with '{}' after '{}'", call, name, other.name),
-        "give each a name of its own, none of which goes on with a dot after another one; one that is alone "
-        "needs none");
+    const auto what = name == other.name ? fmt::format("{}() has been called {} already", call, text_of(name))
+                                         : fmt::format("{}() was called {} after one {}", call, text_of(name),
+                                                       text_of(other.name));
+    throw UsageError(what,
+                     "give each a name of its own, none of which goes on with a dot after another one; one "
+                     "that is alone needs none");
+  }
+}
+
+// Replicas work at the same time, each on tensors of its own.
+void require_separate_modules(const std::vector<torch::nn::Module*>& modules) {
+  std::map<const c10::TensorImpl*, size_t> owners;
+  for (size_t i = 0; i < modules.size(); ++i) {
+    for (const auto& [name, tensor] : distinct_tensors(*modules[i])) {
+      if (owners.emplace(tensor.unsafeGetTensorImpl(), i).first->second == i) continue;
+      throw UsageError(
+          fmt::format("two replicas have one tensor {}: their T share a module, or a part of one", name),
+          "build a new module, with all its parts, for each T: in its constructor or in the factory");
+    }
   }
 }
 
@@ -124,11 +144,20 @@ void ReplicaLoop::attach(const std::string& name, const OfReplica<torch::nn::Mod
   require_new_name(name, "attach", parts_->modules.front());
   agree(parts_->options.process_group.get(), "names of attached modules", {name},
         "attach the same modules in all processes, in the same order");
+  std::vector<torch::nn::Module*> found(parts_->modules.size());
+  run([&](int local, Endpoint&) { found[static_cast<size_t>(local)] = &module(local); });
+  require_separate_modules(found);
   run([&](int local, Endpoint& endpoint) {
-    SyncedModule synced{
-        .name = name, .module = &module(local), .sync = std::make_unique<GradientSync>(endpoint, options)};
-    synced.module->to(endpoint.device());
-    synced.sync->attach(*synced.module);
+    auto& own = *found[static_cast<size_t>(local)];
+    own.to(endpoint.device());
+    SyncedModule synced{.name = name,
+                        .type = own.name(),
+                        .of_replica = [module, local]() -> torch::nn::Module& { return module(local); },
+                        .module = &own,
+                        .held = own.weak_from_this().lock(),
+                        .takes_zeros = options.unused == UnusedParameters::kZero,
+                        .sync = std::make_unique<GradientSync>(endpoint, options)};
+    synced.sync->attach(own);
     parts_->modules[static_cast<size_t>(local)].push_back(std::move(synced));
   });
 }
@@ -151,6 +180,11 @@ void ReplicaLoop::keep(const std::string& name, OfReplica<torch::Tensor&> tensor
 
 void ReplicaLoop::step(const Dealt& batch) {
   auto& parts = *parts_;
+  if (parts.modules.front().empty() && world_size() > 1) {
+    throw UsageError(
+        fmt::format("step() was called with no module attached: {} replicas would train apart", world_size()),
+        "call attach(&T::net) before the first step; evaluate() and run() need no attached module");
+  }
   parts.run_batch(
       {.kind = ToldBatch::kTraining, .number = parts.steps, .rows = batch.rows, .digest = batch.digest},
       parts.steps, parts.sums, batch.task);
@@ -177,9 +211,13 @@ NamedSums ReplicaLoop::evaluate(const Dealt& batch) {
   return parts.gather(sums, batch.rows);
 }
 
+// The sums go when they have been gathered: a call that is refused within a step leaves it its own.
 NamedSums ReplicaLoop::take_sums() {
-  const auto taken = std::exchange(parts_->sums, std::vector<Sums>(parts_->sums.size()));
-  return parts_->gather(taken, std::exchange(parts_->rows, 0));
+  auto& parts = *parts_;
+  auto taken = parts.gather(parts.sums, parts.rows);
+  parts.sums.assign(parts.sums.size(), Sums());
+  parts.rows = 0;
+  return taken;
 }
 
 void ReplicaLoop::barrier() {
@@ -207,24 +245,27 @@ void ReplicaLoop::Parts::run_batch(const ToldBatch& batch, int64_t step, std::ve
     }
     RowRange own{.begin = 0, .rows = sizes[static_cast<size_t>(endpoint.rank())]};
     for (int before = 0; before < endpoint.rank(); ++before) own.begin += sizes[static_cast<size_t>(before)];
-    run_replica(local, endpoint, {.step = step, .rows = batch.rows, .own = own}, batch.kind,
-                into[static_cast<size_t>(local)], task);
+    run_replica(
+        local, endpoint,
+        {.step = step, .rows = batch.rows, .own = own, .evaluates = batch.kind == ToldBatch::kEvaluation},
+        into[static_cast<size_t>(local)], task);
     comparing.wait();
   });
   if (told_by_all.defined()) told.add(told_by_all);
   if (told.due()) compare_batches();
 }
 
-void ReplicaLoop::Parts::run_replica(int local, Endpoint& endpoint, const Step::Numbers& numbers,
-                                     int64_t kind, Sums& into, const Task& task) {
-  const int64_t draws = kind == ToldBatch::kTraining ? numbers.step : -1 - numbers.step;
+void ReplicaLoop::Parts::run_replica(int local, Endpoint& endpoint, const Step::Numbers& numbers, Sums& into,
+                                     const Task& task) {
+  const int64_t draws = numbers.evaluates ? -1 - numbers.step : numbers.step;
   const ReplicaRandom random(options.seed, draws, endpoint.rank());
   Step step(numbers, endpoint, modules[static_cast<size_t>(local)], into);
   try {
+    step.require_modules();
     task(local, step);
     step.require_waited();
   } catch (...) {
-    rethrow_at(place_of(endpoint, fmt::format("in step {}", numbers.step)));
+    rethrow_at(step.place());
   }
 }
 

@@ -57,6 +57,7 @@ class ReplicaLoop {
   // devices are idle.
   void end(const std::function<void(int local)>& destroy) noexcept;
 
+  // module: called in the replica's thread, now and before each use of it.
   void attach(const std::string& name, const OfReplica<torch::nn::Module&>& module,
               const GradientSyncOptions& options);
   void keep(const std::string& name, OfReplica<torch::optim::Optimizer&> optimizer);
@@ -68,6 +69,7 @@ class ReplicaLoop {
   void run(const std::function<void(int local, Endpoint& endpoint)>& task);
   TrainState state();
   void load(const TrainState& state);
+  void check_sync();
   void barrier();
 
   int world_size() const;

@@ -5,6 +5,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -34,7 +35,8 @@ class NamedSums {
   // Throws UsageError, with the names that there are, for another one.
   double operator[](std::string_view name) const;
   double mean(std::string_view name) const { return (*this)[name] / static_cast<double>(rows_); }
-  const std::vector<std::pair<std::string, double>>& all() const { return sums_; }
+  const std::vector<std::pair<std::string, double>>& all() const& { return sums_; }
+  std::vector<std::pair<std::string, double>> all() && { return std::move(sums_); }
 
  private:
   int64_t rows_ = 0;
@@ -63,9 +65,16 @@ torch::nn::Module& module_of(M& module) {
 
 // A module that Replicas::attach() was given, of one replica.
 struct SyncedModule {
+  // Throws UsageError, which begins with the place, if the replica's T has another module there by now.
+  void require_present(const std::string& place) const;
+
   std::string name;
-  torch::nn::Module* module = nullptr;
-  std::unique_ptr<GradientSync> sync;
+  std::string type;                                // "NetImpl"
+  std::function<torch::nn::Module&()> of_replica;  // the one that T has there now
+  torch::nn::Module* module = nullptr;             // the one that attach() saw
+  std::shared_ptr<torch::nn::Module> held = {};    // the same; null if no shared_ptr has it
+  bool takes_zeros = false;                        // UnusedParameters::kZero
+  std::unique_ptr<GradientSync> sync = {};
 };
 
 // Use it in the replica's thread, until the step's function returns.
@@ -75,6 +84,7 @@ class Step {
     int64_t step = 0;  // from 0
     int64_t rows = 0;  // of the whole batch
     RowRange own = {};
+    bool evaluates = false;  // after so many steps
   };
 
   // All three outlive it. sums: () double on the endpoint's device each.
@@ -101,10 +111,10 @@ class Step {
 
   // Call it after the backward pass that has reached the module: afterwards every .grad is the sum over all
   // replicas. A replica with 0 rows calls it, too; it need not call backward(), and then counts as zeros,
-  // whatever its .grad holds. Throws as GradientSync::wait() does; UsageError for a module that is not
-  // attached, and if backward has also reached another attached module, which has not been waited for:
-  // replicas would post its sums in different orders. A step that ends without it after a backward pass is a
-  // UsageError, too.
+  // whatever its .grad holds. Throws as GradientSync::wait() does, such as without a backward pass;
+  // UsageError for a module that is not attached, or by now another one than attach() has seen, and if
+  // backward has also reached another attached module, which has not been waited for: replicas would post its
+  // sums in different orders. A step that ends without it after a backward pass is a UsageError, too.
   template <class M>
   void wait(M& module) {
     wait_for(find(module_of(module)));
@@ -142,12 +152,15 @@ class Step {
   void add(std::string_view name, const torch::Tensor& value);
   void add(std::string_view name, double value);
 
-  // Called by lockstep when the step's function has returned.
+  // Called by lockstep before the step's function, and when it has returned.
+  void require_modules();
   void require_waited();
+  std::string place() const;  // "rank 0 (cpu): in step 3", for errors
 
  private:
   SyncedModule& find(const torch::nn::Module& module);
   void wait_for(SyncedModule& waited);
+  [[noreturn]] void fail_unreached(const SyncedModule& waited);
   [[noreturn]] void fail(const std::string& what, const std::string& hint);
 
   const Numbers numbers_;

@@ -3,12 +3,15 @@
 #include <chrono>
 #include <utility>
 
+#include <lockstep/support/error.h>
 #include <lockstep/support/start_thread.h>
 
 namespace lockstep {
 namespace {
 
 constexpr std::chrono::milliseconds kWatchInterval{100};
+
+thread_local const WorkerPool* own_pool = nullptr;  // whose worker the thread is
 
 }  // namespace
 
@@ -35,7 +38,17 @@ void WorkerPool::join() {
   for (auto& thread : threads_) thread.join();
 }
 
+// A worker would wait for itself for ever.
+void WorkerPool::require_other_thread() const {
+  if (own_pool != this) return;
+  throw UsageError(
+      "a function that the replicas run has called for their next task, which waits for that function",
+      "return from it first: steps, evaluations, take_sums(), run() and the like are called one after the "
+      "other, never within each other");
+}
+
 void WorkerPool::start(Task task) {
+  require_other_thread();
   auto round = std::make_shared<Round>();
   round->task = std::move(task);
   round->running = size();
@@ -49,6 +62,7 @@ void WorkerPool::start(Task task) {
 }
 
 void WorkerPool::wait(int in_flight, const std::function<void()>& watch) {
+  require_other_thread();
   const auto finished = [this] { return rounds_.front()->running == 0; };
   std::exception_ptr first;
   for (std::unique_lock lock(mutex_); rounds_.size() > static_cast<size_t>(in_flight);) {
@@ -72,6 +86,7 @@ void WorkerPool::run(const Task& task) {
 }
 
 void WorkerPool::work(int worker) {
+  own_pool = this;
   for (uint64_t number = 1;; ++number) {  // number of the round
     std::unique_lock lock(mutex_);
     started_.wait(lock, [&] { return stop_ || rounds_started_ >= number; });

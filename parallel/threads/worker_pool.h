@@ -13,7 +13,8 @@
 
 namespace lockstep {
 
-// Not thread-safe: call it from one thread at a time. Contains no torch, so ThreadSanitizer can check it.
+// Not thread-safe: call it from one thread at a time, which is none of its own: a worker that calls start(),
+// wait() or run() gets a UsageError. Contains no torch, so ThreadSanitizer can check it.
 class WorkerPool {
  public:
   using Task = std::function<void(int worker)>;
@@ -49,6 +50,7 @@ class WorkerPool {
 
   void work(int worker);
   void join();
+  void require_other_thread() const;
 
   std::mutex mutex_;
   std::condition_variable started_;            // a new round, or the end

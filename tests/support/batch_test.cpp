@@ -82,3 +82,17 @@ TEST_CASE("specs are alike with the same names, types and roles, whatever the sh
   CHECK_FALSE(with([](auto& other) { other[2].role = Role::kInput; }));
   CHECK_FALSE(with([](auto& other) { other.pop_back(); }));
 }
+
+TEST_CASE("what a batch that is not kept gives is a value: a reference would dangle") {
+  using Temporary = decltype(tokens());
+  STATIC_REQUIRE(std::is_same_v<decltype(std::declval<Temporary>().input()), torch::Tensor>);
+  STATIC_REQUIRE(std::is_same_v<decltype(std::declval<Temporary>().target()), torch::Tensor>);
+  STATIC_REQUIRE(std::is_same_v<decltype(std::declval<Temporary>()["ids"]), torch::Tensor>);
+  STATIC_REQUIRE(std::is_same_v<decltype(std::declval<Temporary>()[size_t{0}]), torch::Tensor>);
+  STATIC_REQUIRE(std::is_same_v<decltype(std::declval<Temporary>().spec()), BatchSpec>);
+  const auto& ids = tokens()["ids"];
+  CHECK(ids.equal(tokens()[0]));
+  size_t parts = 0;
+  for (const auto& part : tokens().spec()) parts += part.name.empty() ? 0 : 1;
+  CHECK(parts == tokens().size());
+}

@@ -308,11 +308,13 @@ TEST_CASE("names that could not be told apart in a checkpoint are refused, other
   };
   Replicas<Two> loop(on_cpus(1));
   loop.attach("kept", &Two::kept);  // a checkpoint tells its buffers from kept tensors
-  CHECK_THAT(refusal_of([&] { loop.attach("kept.b", &Two::b); }), ContainsSubstring("'kept.b' after 'kept'"));
+  CHECK_THAT(refusal_of([&] { loop.attach("kept.b", &Two::b); }),
+             ContainsSubstring("'kept.b' after one with the name 'kept'"));
   CHECK_THAT(refusal_of([&] { loop.attach(".b", &Two::b); }), ContainsSubstring("'.b'"));
   loop.attach("keptb", &Two::b);
   loop.keep("sgd.g", &Two::sgd);
-  CHECK_THAT(refusal_of([&] { loop.keep("sgd", &Two::other); }), ContainsSubstring("'sgd' after 'sgd.g'"));
+  CHECK_THAT(refusal_of([&] { loop.keep("sgd", &Two::other); }),
+             ContainsSubstring("'sgd' after one with the name 'sgd.g'"));
   loop.keep("sgd.d", &Two::other);
   loop.keep("weight", &Two::weight);
   loop.load(through_files(loop.state()));

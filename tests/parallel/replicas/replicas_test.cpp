@@ -201,6 +201,7 @@ TEST_CASE("a step draws the numbers of its seed, step and rank") {
   auto options = on_cpus(2);
   options.seed = 3;
   Replicas<Learner> replicas(options);
+  replicas.attach(&Learner::net);
   std::vector<torch::Tensor> drawn(2);
   const auto draw = [&](Learner&, RowRange, Step& step) {
     drawn[static_cast<size_t>(step.rank())] = torch::rand({4});
@@ -219,6 +220,7 @@ TEST_CASE("a step draws the numbers of its seed, step and rank") {
 
 TEST_CASE("named sums add what the replicas add, of any dtype, until they are taken") {
   Replicas<Learner> replicas(on_cpus(3));
+  replicas.attach(&Learner::net);
   const auto add = [](Learner&, RowRange own, Step& step) {
     step.add("rows", static_cast<double>(own.rows));
     step.add("right", torch::ones({own.rows}, torch::kBool));
@@ -328,7 +330,9 @@ TEST_CASE("the batch of a process that is alone is not compared: its numbers are
     std::shared_ptr<std::atomic<int>> reads = std::make_shared<std::atomic<int>>(0);
   };
   const Counted batch;
-  Replicas<Learner>(on_cpus(2)).step(batch, [](Learner&, std::span<const int64_t>, Step&) {});
+  Replicas<Learner> replicas(on_cpus(2));
+  replicas.attach(&Learner::net);
+  replicas.step(batch, [](Learner&, std::span<const int64_t>, Step&) {});
   CHECK(batch.reads->load() == 3);  // for the rows, and by two replicas
 }
 
@@ -377,6 +381,7 @@ TEST_CASE("processes that give other batches get one error each") {
     INFO(words);
     const auto found = by_process(2, [&, &call = call](int process, const Group& group) {
       Replicas<Learner> replicas(on_cpus(1, group));
+      replicas.attach(&Learner::net);
       return refusal_of([&] { call(replicas, process); });
     });
     for (const auto& text : found) CHECK_THAT(text, ContainsSubstring(words));
@@ -464,8 +469,10 @@ TEST_CASE("wrong calls of Replicas are refused, with what to do") {
   }
   Replicas<Two> replicas(on_cpus(1));
   replicas.attach("a", &Two::a);
-  CHECK_THAT(refusal_of([&] { replicas.attach("a", &Two::b); }), ContainsSubstring("'a' after 'a'"));
-  CHECK_THAT(refusal_of([&] { replicas.attach(&Two::b); }), ContainsSubstring("'' after 'a'"));
+  CHECK_THAT(refusal_of([&] { replicas.attach("a", &Two::b); }),
+             ContainsSubstring("with the name 'a' already"));
+  CHECK_THAT(refusal_of([&] { replicas.attach(&Two::b); }),
+             ContainsSubstring("without a name after one with the name 'a'"));
   CHECK_THAT(refusal_of([&] { replicas.step(int64_t{0}, [](Two&, RowRange, Step&) {}); }),
              ContainsSubstring("a batch of 0 rows"));
 }

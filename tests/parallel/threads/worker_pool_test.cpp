@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include <lockstep/parallel/threads/worker_pool.h>
+#include <lockstep/support/error.h>
 
 using lockstep::WorkerPool;
 
@@ -138,4 +139,17 @@ TEST_CASE("the destructor waits for the rounds in flight") {
     for (int round = 0; round < 50; ++round) pool.start([&](int) { ++done; });
   }
   CHECK(done == 200);
+}
+
+TEST_CASE("a worker that waits for its own pool is refused, and the pool goes on") {
+  WorkerPool pool(2, kNothing), other(2, kNothing);
+  CHECK_THROWS_AS(pool.run([&](int) { pool.run(kNothing); }), lockstep::UsageError);
+  CHECK_THROWS_AS(pool.run([&](int worker) {
+    if (worker == 1) pool.start(kNothing);
+  }),
+                  lockstep::UsageError);
+  CHECK_THROWS_AS(pool.run([&](int) { pool.wait(); }), lockstep::UsageError);
+  CHECK_NOTHROW(pool.run([&](int worker) {
+    if (worker == 0) other.run(kNothing);  // of another pool it may
+  }));
 }
