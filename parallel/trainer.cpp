@@ -176,37 +176,6 @@ void Trainer::start(StepInFlight& step) {
   if (rare) workers_.wait(0);
 }
 
-std::optional<LossScaleState> Trainer::loss_scale() {
-  const auto* scale = replicas_.front()->loss_scale();
-  if (!scale) return std::nullopt;
-  wait_for_steps(0);
-  return scale->state();
-}
-
-void Trainer::require_updates() {
-  const auto scale = loss_scale();
-  if (!scale || scale->updates > 0 || scale->steps == 0) return;
-  throw NumericError(
-      fmt::format(
-          "nothing was trained: every step that was taken was skipped, since a gradient was not finite "
-          "in fp16 (loss scale {:.6g})",
-          scale->scale),
-      "train for more steps, in which the scale falls further, or use " +
-          NamedOption{"precision", "bf16", "Precision::kBf16"});
-}
-
-// Every process has the same scale after the same step, since no step is in flight then.
-void Trainer::require_useful_scale() const {
-  const auto* scale = replicas_.front()->loss_scale();
-  if (!scale || scale->state().scale >= kLeastLossScale) return;
-  throw NumericError(
-      fmt::format("a gradient of step {} was not finite with a loss scale of {:.2g} either: the step was "
-                  "skipped, like those before it",
-                  steps_taken_, 2 * scale->state().scale),
-      "no scale helps where a number of the model is NaN or above 65,504, the largest of fp16; use " +
-          NamedOption{"precision", "bf16", "Precision::kBf16"} + ", which has the range of fp32");
-}
-
 void Trainer::set_lr(std::optional<double> lr) {
   if (lr && !is_rate(*lr)) {
     throw UsageError(fmt::format("the learning rate cannot be {}", *lr),
