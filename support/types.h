@@ -103,8 +103,8 @@ class BatchSource {
   // a graph, and be replayed on other rows. Otherwise it is called before each replay.
   virtual bool can_be_captured() const { return true; }
 
-  // What else the sources of all processes must have in common, as text, such as a seed that rows depend on:
-  // a Trainer compares it. Empty: nothing.
+  // Settings that the sources of all processes must have in common, as text, such as a seed that rows depend
+  // on: a Trainer compares it. Empty: none.
   virtual std::string settings() const { return {}; }
 };
 

@@ -1,5 +1,5 @@
-// What the steps of a trainer were given, as two numbers that processes compare: their own callers give the
-// rows and rates, and nothing else would tell that these differ.
+// The rows and rates that a trainer was given, as two numbers that processes compare: each process's own
+// caller gives them, and nothing else would tell that they differ.
 #pragma once
 
 #include <cstdint>
