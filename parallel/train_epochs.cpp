@@ -22,21 +22,17 @@ class EpochLoop {
         votes_(group(), /*questions=*/1) {}
 
   bool run() {
-    for (auto epoch = next_epoch(); epoch < options_.epochs; epoch = next_epoch()) {
-      if (!run_epoch(epoch)) return next_epoch() >= options_.epochs && finish();
+    while (next_epoch() < options_.epochs && run_epoch(next_epoch())) {
     }
-    return finish();
+    if (next_epoch() < options_.epochs) return false;
+    trainer_.require_updates();
+    return true;
   }
 
  private:
   ProcessGroup* group() const { return trainer_.options().process_group.get(); }
 
   int64_t next_epoch() const { return trainer_.steps_taken() / steps_; }  // the one of the next step
-
-  bool finish() {
-    trainer_.require_updates();
-    return true;
-  }
 
   // Returns the rows of an epoch. The processes tell their options before one of them may refuse its own.
   int64_t agreed_rows() const {
