@@ -14,9 +14,9 @@
 //
 // Batch `step` of an epoch is the next batch_rows rows of batch_order(seed, epoch, rows), and shard_sizes()
 // divides it among the ranks, in order, as Trainer does. So every row comes once per epoch, and the batches
-// are the same for any number of replicas and processes. What a row draws, as augmentation does, depends on
-// (seed, epoch, row) alone: rows are the same for any number of workers, replicas and processes, and after a
-// resume, which needs no more than the epoch and the step.
+// are the same for any number of replicas and processes. The numbers that a row draws, as for augmentation,
+// depend on (seed, epoch, row) alone: rows are the same for any number of workers, replicas and processes,
+// and after a resume, which needs no more than the epoch and the step.
 #pragma once
 
 #include <torch/data/datasets/base.h>

@@ -7,8 +7,8 @@
 //                          .batch_size = 256,
 //                          .order = [&](int64_t epoch) { return batch_order(/*seed=*/1, epoch, photos); }});
 //
-// What a row draws, as augmentation does, depends on (seed, epoch, row) alone: rows are the same for any
-// number of workers, replicas and processes, and after a resume in the middle of an epoch.
+// The numbers that a row draws, as for augmentation, depend on (seed, epoch, row) alone: rows are the same
+// for any number of workers, replicas and processes, and after a resume in the middle of an epoch.
 #pragma once
 
 #include <torch/data/datasets/base.h>

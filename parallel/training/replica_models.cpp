@@ -31,11 +31,9 @@ Model new_model(const ModelFactory& factory) {
   if (!model.module || !model.loss_sum) {
     throw UsageError(
         fmt::format("the model factory returned a model without {}", model.module ? "loss_sum" : "module"),
-        "a Model has both: the module, and the function that computes its loss. A loss that is ready, such "
-        "as "
-        "mse(), needs the net's output: give model_factory() one by .output(), where the net has no "
-        "forward() "
-        "of one tensor");
+        "a Model has both: the module, and the function that computes its loss. A loss that is ready, "
+        "such as mse(), needs the net's output: give model_factory() one by .output(), where the net has"
+        " no forward() of one tensor");
   }
   return model;
 }
