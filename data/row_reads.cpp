@@ -8,6 +8,7 @@
 
 #include <lockstep/support/error.h>
 #include <lockstep/support/split_mix64.h>
+#include <lockstep/support/vector_math.h>
 
 // From <omp.h>, which clang-tidy has only where LLVM's OpenMP is installed.
 extern "C" void omp_set_num_threads(int threads);
@@ -25,6 +26,11 @@ RowReads::RowReads(uint64_t seed)
       generator_(at::detail::createCPUGenerator()),
       random_(generator_) {
   omp_set_num_threads(1);  // of this thread alone, unlike at::set_num_threads()
+}
+
+void RowReads::prepare() {
+  ThreadRandom::prepare();
+  choose_vector_kernels();
 }
 
 RowReads::~RowReads() { omp_set_num_threads(threads_); }

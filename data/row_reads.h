@@ -26,8 +26,8 @@ class RowReads {
   // row.
   void read(int64_t epoch, int64_t row, const std::function<void()>& read_row);
 
-  // As ThreadRandom::prepare().
-  static void prepare() { ThreadRandom::prepare(); }
+  // Prepares torch. Call it before several threads read rows.
+  static void prepare();
 
  private:
   const uint64_t seed_;

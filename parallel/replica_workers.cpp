@@ -17,6 +17,7 @@
 #include <lockstep/support/cuda/stream.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/start_thread.h>
+#include <lockstep/support/vector_math.h>
 
 namespace lockstep {
 namespace {
@@ -99,6 +100,7 @@ ReplicaWorkers::ReplicaWorkers(std::vector<torch::Device> devices, std::optional
                           (threads + 1));  // per replica: a worker, its helpers and a communication thread
   check_openmp_stacks(size() * (threads - 1));
   ReplicaRandom::prepare();
+  choose_vector_kernels();
   pool_ = std::make_unique<WorkerPool>(size(), [&](int local) {
     streams_[static_cast<size_t>(local)] =
         set_up_replica_thread({.local = local, .devices = devices_, .threads = threads});

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # scripts/test.sh [--all] [CTEST ARGUMENT...]: sets up, builds and runs the tests. Names failed and skipped tests at the end.
 #
-#   scripts/test.sh                  the release build and all its tests
+#   scripts/test.sh                  the release build and all its tests, sixteen cases per program start
 #   scripts/test.sh -L cpu -R idx    the same with arguments for ctest (here: label cpu, "idx" in the name)
 #   scripts/test.sh --all            also clang-tidy, most tests under AddressSanitizer and UndefinedBehaviorSanitizer (not
 #                                    those labelled slow, launcher or program), the tests without torch under
@@ -53,8 +53,8 @@ run_tests() {
   shift
   output=$(mktemp)
   cd "$root"
-  # One more than cores: a fifth of the time tests wait, for processes that they start or for a timeout.
-  ctest --preset "$preset" --parallel "$(($(nproc) + 1))" --output-junit "$folder/tests.xml" \
+  # Two more than cores: a third of the time tests wait, for processes that they start or for a timeout.
+  ctest --preset "$preset" --parallel "$(($(nproc) + 2))" --output-junit "$folder/tests.xml" \
     --test-output-size-passed 65536 "$@" | tee "$output" ||
     failed=yes
   failures=$(failed_tests "$folder/tests.xml")
@@ -120,11 +120,12 @@ if [ "${1:-}" = --all ]; then
 fi
 
 "$root/scripts/setup.sh" --quiet --tests
+# Cases per program start. With arguments for ctest each case is a test, so that -R finds it.
+[ "$everything" = no ] && [ $# -gt 0 ] || export LOCKSTEP_TEST_BATCH=${LOCKSTEP_TEST_BATCH:-16}
 if [ "$everything" = no ]; then
-  build release all
+  (build_once release all)
   run_tests release "$@"
 else
-  export LOCKSTEP_TEST_BATCH=16   # cases per program start
   part tidy check_tidy
   # These take minutes there, and the release build runs them. Tests of `lockstep launch`, kills and full disks start the
   # sanitized program.
