@@ -16,9 +16,9 @@
 #include <utility>
 
 #include <lockstep/data/digested_file.h>
-#include <lockstep/data/sha256.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/files/output_failure.h>
+#include <lockstep/support/files/sha256.h>
 #include <lockstep/support/files/temporary_file.h>
 #include <lockstep/support/words_of.h>
 

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <cstdlib>
+#include <system_error>
 
 #include <lockstep/data/fashion_mnist.h>
 #include <lockstep/data/known_data.h>
@@ -17,6 +18,11 @@ std::string data_folder(const std::optional<std::string>& given) {
 }
 
 bool is_known_data(std::string_view name) { return find_known_data(name) != nullptr; }
+
+bool is_tensor_file(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return path.extension() == ".safetensors" && !std::filesystem::is_directory(path, ignored);
+}
 
 std::vector<std::string> known_data_names() {
   std::vector<std::string> names;

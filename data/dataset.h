@@ -37,6 +37,9 @@ ImageSet first_rows(const ImageSet& set, int64_t rows);
 // Returns hashes of the images and labels. Other bytes have other hashes.
 std::string hash_of(const ImageSet& set);
 
+// The tensors of a batch of these images.
+BatchSpec image_spec(const ImageSet& set);
+
 // Returns a source of batches on `device`. The whole set is copied there once as uint8; on the host it is
 // shared. A batch is an index-select and a division by 255, as float.
 std::shared_ptr<const BatchSource> make_resident_source(const ImageSet& set, torch::Device device);

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include <lockstep/data/sha256.h>
+#include <lockstep/support/files/sha256.h>
 
 namespace lockstep {
 

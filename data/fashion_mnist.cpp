@@ -7,7 +7,7 @@
 
 #include <lockstep/data/formats/image_idx.h>
 #include <lockstep/data/idx_folder.h>
-#include <lockstep/data/sha256.h>
+#include <lockstep/support/files/sha256.h>
 
 namespace lockstep {
 namespace {

@@ -28,8 +28,9 @@ DataRows rows_of(const ImageSet& set) {
 
 TrainingData as_training_data(const Dataset& set) {
   return {.name = set.name,
-          .row_shape = set.train.images.sizes().slice(1).vec(),
+          .spec = image_spec(set.train),
           .classes = set.classes,
+          .row_noun = "image",
           .train = rows_of(set.train),
           .test = rows_of(set.test)};
 }

@@ -1,32 +1,14 @@
-// A data set as training sees it, and those that have a name instead of a folder.
+// Images as training sees them, and data sets that have a name instead of a folder.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include <lockstep/data/dataset.h>
-#include <lockstep/support/types.h>
+#include <lockstep/data/training_data.h>
 
 namespace lockstep {
-
-// Rows for training or for testing.
-struct DataRows {
-  int64_t rows = 0;
-  SourceFactory sources = {};
-  // Returns a hash of the first `count` rows. Other bytes have other hashes.
-  std::function<std::string(int64_t count)> hash_of_first = {};
-};
-
-struct TrainingData {
-  std::string name = {};
-  std::vector<int64_t> row_shape = {1, kImageSide, kImageSide};  // channels, height, width of a row of X
-  int64_t classes = kImageClasses;
-  DataRows train = {}, test = {};
-};
 
 // Returns these images, whose memory it shares, as training sees them.
 TrainingData as_training_data(const Dataset& set);

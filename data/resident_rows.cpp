@@ -2,6 +2,8 @@
 
 #include <torch/types.h>
 
+#include <lockstep/data/fitting.h>
+
 namespace lockstep {
 namespace {
 
@@ -16,9 +18,7 @@ class ResidentRows : public BatchSource {
     for (size_t i = 0; i < all_.size(); ++i) {
       auto sizes = all_[i].sizes().vec();
       sizes[0] = rows.size(0);
-      const bool fits = into[i].defined() && into[i].sizes() == sizes && into[i].dtype() == all_[i].dtype() &&
-                        into[i].device() == all_[i].device();
-      if (!fits) into[i] = torch::empty(sizes, all_[i].options());
+      into[i] = fitting(into[i], sizes, all_[i].options());
       torch::index_select_out(into[i], all_[i], 0, rows);
     }
   }

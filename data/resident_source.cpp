@@ -18,10 +18,7 @@ class ResidentSource : public BatchSource {
 
   int64_t size() const override { return images_.size(0); }
 
-  BatchSpec spec() const override {
-    return {{.name = "images", .dtype = torch::kFloat32, .row_shape = images_.sizes().slice(1).vec()},
-            {.name = "labels", .dtype = torch::kInt64, .role = Role::kTarget}};
-  }
+  BatchSpec spec() const override { return image_spec({images_, labels_}); }
 
   void gather(const torch::Tensor& rows, int64_t /*epoch*/, Batch& into) const override {
     const auto n = rows.numel();
@@ -46,6 +43,11 @@ class ResidentSource : public BatchSource {
 };
 
 }  // namespace
+
+BatchSpec image_spec(const ImageSet& set) {
+  return {{.name = "images", .dtype = torch::kFloat32, .row_shape = set.images.sizes().slice(1).vec()},
+          {.name = "labels", .dtype = torch::kInt64, .role = Role::kTarget}};
+}
 
 std::shared_ptr<const BatchSource> make_resident_source(const ImageSet& set, torch::Device device) {
   return std::make_shared<ResidentSource>(set, device);

@@ -94,7 +94,7 @@ class InputFile {
 
 constexpr uint64_t kLengthBytes = 8;
 
-std::string read_header(const InputFile& file) {
+std::string read_header_text(const InputFile& file) {
   if (file.size() < kLengthBytes)
     file.fail(fmt::format("is truncated: it has {} bytes, at least 10 were expected", file.size()));
   uint64_t length = 0;
@@ -113,6 +113,19 @@ std::string read_header(const InputFile& file) {
   file.read(kLengthBytes, std::as_writable_bytes(std::span(header)));
   return header;
 }
+
+struct Header {
+  SafetensorsHeader content;
+  uint64_t data = 0;  // where in the file the data begin
+};
+
+Header read_header(const InputFile& file) {
+  const auto text = read_header_text(file);
+  const uint64_t data = kLengthBytes + text.size();
+  return {parse_safetensors_header(text, file.size() - data, file.name()), data};
+}
+
+torch::ScalarType torch_dtype(TensorDtype dtype) { return kTorchDtypes[static_cast<size_t>(dtype)]; }
 
 TensorEntry entry_of(const NamedTensor& named) {
   const auto& [name, tensor] = named;
@@ -139,19 +152,27 @@ SafetensorsLayout layout_of(const TensorFile& file) {
 
 TensorFile load_safetensors(const fs::path& path) {
   const InputFile input(path);
-  const auto text = read_header(input);
-  const uint64_t data = kLengthBytes + text.size();
-  auto header = parse_safetensors_header(text, input.size() - data, input.name());
+  auto [header, data] = read_header(input);
 
   TensorFile file = {{}, std::move(header.metadata)};
   for (auto& [name, dtype, shape, begin, end] : header.tensors) {
-    auto tensor = torch::empty(shape, kTorchDtypes[static_cast<size_t>(dtype)]);
+    auto tensor = torch::empty(shape, torch_dtype(dtype));
     const std::span values(static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes());
     input.read(data + begin, values);
     // A C++ bool is 0 or 1.
     if (dtype == TensorDtype::kBool && std::ranges::any_of(values, [](auto b) { return b > std::byte{1}; }))
       input.fail("has a tensor of dtype BOOL with other bytes than 0 and 1");
     file.tensors.push_back({std::move(name), std::move(tensor)});
+  }
+  return file;
+}
+
+TensorFile read_safetensors_shapes(const fs::path& path) {
+  auto header = read_header(InputFile(path)).content;
+  TensorFile file = {{}, std::move(header.metadata)};
+  for (auto& entry : header.tensors) {
+    const auto options = torch::dtype(torch_dtype(entry.dtype)).device(torch::kMeta);
+    file.tensors.push_back({std::move(entry.name), torch::empty(entry.shape, options)});
   }
   return file;
 }

@@ -28,6 +28,10 @@ struct TensorFile {
 // file. The tensors never take more memory than the file has bytes.
 TensorFile load_safetensors(const std::filesystem::path& path);
 
+// Reads the header alone: the same tensors without values, on the meta device. Throws as load_safetensors()
+// does, but for values.
+TensorFile read_safetensors_shapes(const std::filesystem::path& path);
+
 // Writes tensors of any device and any strides, row by row; waits for the device. At any moment `path` is the
 // old file or the whole new one: the new file is written beside it under another name, synchronised to the
 // disk, then renamed. It takes over the permissions of a file that it replaces, and a link stays a link.

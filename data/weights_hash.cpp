@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <span>
 
-#include <lockstep/data/sha256.h>
+#include <lockstep/support/files/sha256.h>
 
 namespace lockstep {
 

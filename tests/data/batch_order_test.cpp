@@ -10,8 +10,8 @@
 #include <vector>
 
 #include <lockstep/data/batch_order.h>
-#include <lockstep/data/sha256.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/files/sha256.h>
 #include <lockstep/tests/support/reference_path.h>
 
 using namespace lockstep;

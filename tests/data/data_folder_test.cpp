@@ -5,6 +5,7 @@
 
 #include <lockstep/data/data_folder.h>
 #include <lockstep/data/fashion_mnist.h>
+#include <lockstep/tests/support/temp_folder.h>
 
 using namespace lockstep;
 
@@ -58,4 +59,14 @@ TEST_CASE("without a folder and with an empty or no variable the data folder is 
     const DataVariable variable(value);
     CHECK(data_folder(std::nullopt) == kDebianFashionMnist);
   }
+}
+
+TEST_CASE("a file by its name: .safetensors, unless it is a folder") {
+  const lockstep::testing::TempFolder folder;
+  std::filesystem::create_directory(folder / "folder.safetensors");
+  CHECK(is_tensor_file("missing.safetensors"));
+  CHECK_FALSE(is_tensor_file(folder / "folder.safetensors"));
+  CHECK_FALSE(is_tensor_file("set.npz"));
+  CHECK_FALSE(is_tensor_file("safetensors"));
+  CHECK_FALSE(is_tensor_file("synthetic"));
 }

@@ -18,9 +18,10 @@ TEST_CASE("each data set with a name has the rows that were asked for, in the sh
       REQUIRE(source->size() == rows->rows);
       Batch batch(std::make_shared<const BatchSpec>(source->spec()));
       source->gather(torch::arange(5), /*epoch=*/0, batch);
-      CHECK(batch.input()[0].sizes().vec() == data.row_shape);
+      CHECK((source->spec() == data.spec));
+      CHECK(batch.input()[0].sizes().vec() == data.spec.at(0).row_shape);
       CHECK(batch.target().min().item<int64_t>() >= 0);
-      CHECK(batch.target().max().item<int64_t>() < data.classes);
+      CHECK(batch.target().max().item<int64_t>() < class_count(data));
     }
   }
 }

@@ -61,6 +61,19 @@ TensorFile python_file() {
 
 }  // namespace
 
+TEST_CASE("the header of a file tells its tensors' names, dtypes and sizes, without values") {
+  const auto expected = python_tensors();
+  const auto shapes = read_safetensors_shapes(kReference + ".safetensors");
+  CHECK(shapes.metadata == kPythonMetadata);
+  REQUIRE(shapes.tensors.size() == expected.size());
+  for (const auto& [name, tensor] : shapes.tensors) {
+    INFO(name);
+    CHECK(tensor.is_meta());
+    CHECK(tensor.scalar_type() == expected.at(name).scalar_type());
+    CHECK(tensor.sizes() == expected.at(name).sizes());
+  }
+}
+
 TEST_CASE("a file of Python's package is read with the same values") {
   const auto expected = python_tensors();
   const auto file = load_safetensors(kReference + ".safetensors");

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/data/sha256.h>
 #include <lockstep/data/synthetic.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/files/sha256.h>
 #include <lockstep/tests/support/reference.h>
 
 using namespace lockstep;

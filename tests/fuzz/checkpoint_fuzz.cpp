@@ -11,8 +11,8 @@
 
 #include <lockstep/app/train/checkpoint/contents.h>
 #include <lockstep/app/train/checkpoint/same_run.h>
-#include <lockstep/data/sha256.h>
 #include <lockstep/parallel/trainer.h>
+#include <lockstep/support/files/sha256.h>
 #include <lockstep/tests/fuzz/allocations.h>
 #include <lockstep/tests/fuzz/harness.h>
 #include <lockstep/tests/support/whole_batch.h>

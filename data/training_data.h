@@ -1,0 +1,40 @@
+// A data set as training sees it: rows of named tensors, wherever they come from.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <lockstep/support/types.h>
+
+namespace lockstep {
+
+// Rows for training or for testing.
+struct DataRows {
+  int64_t rows = 0;
+  SourceFactory sources = {};
+  // Returns a hash of the first `count` rows. Other bytes have other hashes.
+  std::function<std::string(int64_t count)> hash_of_first = {};
+};
+
+struct TrainingData {
+  std::string name = {};
+  BatchSpec spec = {};  // of the sources of train and of test: inputs, then targets
+  // Set if there is one target with one integer per row, 0 .. classes - 1.
+  std::optional<int64_t> classes = {};
+  std::string no_classes = {};   // why there are none, such as "y is Float [n]"
+  std::string row_noun = "row";  // what messages call a row; its plural ends with s
+  std::string content = {};      // the tensors as the files have them, for messages; empty: row_noun says it
+  DataRows train = {}, test = {};
+};
+
+// Returns the number of classes. Throws DataError, which says why there are none.
+int64_t class_count(const TrainingData& data);
+
+// Returns the data with this input of uint8 as float, divided by 255, as pixels are given to networks. Other
+// types stay as they are. Throws UsageError if there is no such tensor.
+TrainingData with_pixels_as_floats(TrainingData data, std::string_view input);
+
+}  // namespace lockstep
