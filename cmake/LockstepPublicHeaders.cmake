@@ -19,6 +19,7 @@ set(LOCKSTEP_PUBLIC_HEADERS
   models/initialize.h
   models/lenet.h
   models/load_weights.h
+  models/program.h
   models/resnet18.h
   parallel/allreduce.h
   parallel/batch_norm_sync.h

@@ -4,10 +4,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include <lockstep/data/sha256.h>
 #include <lockstep/models/lenet.h>
 #include <lockstep/parallel/get_params.h>
 #include <lockstep/parallel/train_batch.h>
+#include <lockstep/support/files/sha256.h>
 #include <lockstep/tests/support/compare.h>
 #include <lockstep/tests/support/reference.h>
 #include <lockstep/tests/support/torch_lenet.h>

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include <lockstep/data/sha256.h>
+#include <lockstep/support/files/sha256.h>
 #include <lockstep/support/types.h>
 
 namespace lockstep::testing {

@@ -1,0 +1,13 @@
+// Checks what holds for every graph that torch exports.
+#pragma once
+
+#include <lockstep/models/program/graph.h>
+
+namespace lockstep::program {
+
+// Throws FormatError unless each value is defined once and before its use, each input and output that is a
+// tensor has a dtype, and no operation changes an input of the user (the batch's tensors, which others may
+// read).
+void check_graph(const ExportedGraph& exported);
+
+}  // namespace lockstep::program
