@@ -12,10 +12,13 @@ and lockstep under other launchers (torchrun, mpirun, srun).
 
 Other scripts that a block names must exist and be executable."""
 
+import json
 import os
 import pathlib
 import re
 import shlex
+import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -84,7 +87,7 @@ def run(program, words, folder, environment):
         words = words[:-2]
     codes, more = accepted(words)
     environment = dict(environment)
-    if words[:1] == ["data"]:
+    if words[:1] == ["data"] or "net" in words:  # the run of a program has data of its own
         del environment["LOCKSTEP_FLAG_DATA"]
     result = subprocess.run([program, *words, *more], cwd=folder, env=environment, capture_output=True, text=True)
     if result.returncode in codes:
@@ -94,6 +97,28 @@ def run(program, words, folder, environment):
     return [f"lockstep {shlex.join(words)}\n"
             f"  ended with {result.returncode}, expected {' or '.join(map(str, codes))}:\n"
             f"{result.stdout[-500:]}{result.stderr[-1000:]}"]
+
+
+def write_data(path):
+    """A safetensors file of 256 and 64 rows for the fixture mlp.pt2: six numbers, and one to predict."""
+    header, numbers = {}, []
+    for part, rows in (("train", 256), ("test", 64)):
+        for name, columns in (("X", 6), ("y", 1)):
+            begin = 4 * len(numbers)
+            numbers += [i * 37 % 29 / 16 - .875 for i in range(rows * columns)]
+            header[f"{part}.{name}"] = {"dtype": "F32", "shape": [rows, columns],
+                                        "data_offsets": [begin, 4 * len(numbers)]}
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + struct.pack(f"<{len(numbers)}f", *numbers))
+
+
+def give_files(folder):
+    """The files that the user of a page has: an exported program, also where it has moved, and its data."""
+    folder = pathlib.Path(folder)
+    (folder / "elsewhere").mkdir()
+    for place in (folder, folder / "elsewhere"):
+        shutil.copy(ROOT / "tests/models/program/fixtures/mlp.pt2", place / "net.pt2")
+    write_data(folder / "data.safetensors")
 
 
 def main():
@@ -106,6 +131,7 @@ def main():
         found += [f"{page.name}: {script} is no executable file" for script in scripts
                   if not os.access(ROOT / script, os.X_OK)]
         with tempfile.TemporaryDirectory() as folder:
+            give_files(folder)
             for words in map(made_small, commands):  # some are then the same
                 if tuple(words) in seen and not any(word in WRITES for word in words):
                     continue
