@@ -21,6 +21,7 @@
 #include <lockstep/app/commands/devices.h>
 #include <lockstep/app/commands/eval.h>
 #include <lockstep/app/commands/list_recipes.h>
+#include <lockstep/app/commands/program_show.h>
 #include <lockstep/app/completion/completion.h>
 #include <lockstep/app/doctor/doctor.h>
 #include <lockstep/app/launch/launch.h>
@@ -163,6 +164,7 @@ std::unique_ptr<CLI::App> build_cli(std::vector<std::string> launched) {
   setup_doctor(*app);
   setup_checkpoint(*app);
   setup_data(*app);
+  setup_program(*app);
   setup_completion(*app);
   setup_help(*app);
   setup_version(*app);

@@ -15,6 +15,7 @@
 #include <lockstep/data/data_folder.h>
 #include <lockstep/data/fashion_mnist.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/printable.h>
 
 namespace lockstep {
 namespace {
@@ -86,6 +87,11 @@ void run_data_verify(const DataVerifyOptions& options) {
   const std::string folder = data_folder(options.data);
   if (is_known_data(folder)) {
     throw UsageError(fmt::format("{} data has no files to verify", folder), "name a folder: --data DIR");
+  }
+  if (is_tensor_file(folder)) {
+    throw UsageError(
+        fmt::format("there is nothing published to compare {} with", in_quotes(folder)),
+        "name Fashion-MNIST's folder: --data DIR; 'lockstep train --dry-run --data FILE' checks a file");
   }
   const auto checks = verify(folder);
   write_stdout(options.json ? json_line(to_json(folder, checks))

@@ -9,6 +9,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include <lockstep/app/cli/add_choice.h>
@@ -21,14 +23,17 @@
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/app/train/checkpoint/run_config.h>
 #include <lockstep/app/train/checkpoint/run_folder.h>
+#include <lockstep/app/train/checkpoint/run_program.h>
 #include <lockstep/app/train/plan/combinations.h>
 #include <lockstep/app/train/plan/dataset.h>
 #include <lockstep/app/train/plan/notices.h>
+#include <lockstep/app/train/plan/program.h>
 #include <lockstep/app/train/progress/evaluation_notice.h>
 #include <lockstep/app/train/settings/settings.h>
 #include <lockstep/data/data_folder.h>
 #include <lockstep/models/factory.h>
 #include <lockstep/models/load_weights.h>
+#include <lockstep/models/program.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/training/evaluation.h>
 #include <lockstep/parallel/training/replica_models.h>
@@ -39,17 +44,42 @@
 namespace lockstep {
 namespace {
 
-// Creates one model with these weights on each device.
-std::vector<Model> models_with(const WeightsFile& file, const TrainingData& set, Precision precision,
-                               std::span<const torch::Device> devices, const std::string& path) {
-  auto spec = model_spec(file.model, set);
+struct NamedWeights {
+  std::string path;
+  WeightsFile file;
+  RunData run = {};         // nothing for a file
+  RunProgram program = {};  // null for a model of lockstep
+  bool pythons = false;     // their names are those of Python's state_dict()
+};
+
+ModelFactory factory_of(const NamedWeights& named, const LoadedData& data, Precision precision) {
+  if (const auto& program = named.program.program) {
+    check_has_evaluation(*program);
+    check_batch(*program, data.set.spec, named.program.loss.loss == ProgramLoss::kOwn);
+    check_evaluation_rows(*program, data.set.test.rows);
+    return program_model(program, named.program.loss);
+  }
+  auto spec = model_spec(named.file.model, data.set);
   spec.dtype = dtype_of(precision);
-  const auto factory = make_model_factory(spec);
+  return make_model_factory(spec);
+}
+
+// Weights of the program's own file are in its modules.
+void load_into(torch::nn::Module& module, const NamedWeights& named) {
+  if (!named.pythons) return load_weights_into(module, named.file.weights);
+  if (!named.file.weights.empty()) dynamic_cast<ProgramModule&>(module).load_state_dict(named.file.weights);
+}
+
+// Creates one model with these weights on each device.
+std::vector<Model> models_with(const NamedWeights& named, const LoadedData& data, Precision precision,
+                               std::span<const torch::Device> devices) {
+  const auto& [path, file] = std::tie(named.path, named.file);
+  const auto factory = factory_of(named, data, precision);
   std::vector<Model> models;
   for (const auto device : devices) {
     models.push_back(factory());
     try {
-      load_weights_into(*models.back().module, file.weights);
+      load_into(*models.back().module, named);
     } catch (const WeightsError& error) {
       throw WeightsError(fmt::format("{} does not fit {}: {}", path, file.model, error.message()),
                          error.hint_text());
@@ -59,17 +89,30 @@ std::vector<Model> models_with(const WeightsFile& file, const TrainingData& set,
   return models;
 }
 
-struct NamedWeights {
-  std::string path;
-  WeightsFile file;
-  RunData run;  // nothing for --weights
-};
+// An exported program's weights: those of its file, or those of a safetensors file.
+NamedWeights program_weights(const EvalOptions& options) {
+  if (options.model) {
+    throw UsageError("--program cannot be combined with --model: it is the model", "leave one of them out");
+  }
+  RunProgram program{open_program(*options.program), options.loss.value_or(LossChoice())};
+  std::vector<NamedTensor> weights;
+  if (options.weights) weights = load_weights_of_program(*options.weights);
+  return {.path = options.weights.value_or(*options.program),
+          .file = {.model = kProgramModel, .weights = std::move(weights)},
+          .program = std::move(program),
+          .pythons = true};
+}
 
 NamedWeights named_weights(const EvalOptions& options) {
+  if (options.program && !options.run) return program_weights(options);
   if (options.weights.has_value() == options.run.has_value()) {
     throw UsageError(
         options.run ? "two names of weights are given" : "nothing to evaluate: no weights are named",
-        "give the folder of a run, or --weights FILE");
+        "give the folder of a run, --weights FILE or --program FILE");
+  }
+  if (options.loss && !options.run) {
+    throw UsageError("--loss is a setting of --program: lockstep's models have one loss",
+                     "leave --loss out, or name the program: --program FILE");
   }
   if (options.weights) return {*options.weights, load_weights(*options.weights, options.model), {}};
   auto found = open_checkpoint(*options.run, warn);
@@ -79,6 +122,13 @@ NamedWeights named_weights(const EvalOptions& options) {
                          : std::nullopt;
   const auto path = found.path.native();
   const auto trained_on = run_data(found);
+  if (auto program = run_program(found, options.program); program.program) {
+    if (options.loss) program.loss = *options.loss;
+    return {.path = path,
+            .file = {.model = kProgramModel, .weights = evaluated_weights(std::move(found.state.trainer))},
+            .run = trained_on,
+            .program = std::move(program)};
+  }
   return {path, as_weights_of(path, evaluated_weights(std::move(found.state.trainer)), named, options.model),
           trained_on};
 }
@@ -88,8 +138,8 @@ void warn_of_other_images(const RunData& run, const LoadedData& data) {
   const auto& test = data.set.test;
   if (!run.test_rows || test.rows < *run.test_rows) return;
   if (test.hash_of_first(*run.test_rows) == run.test_hash) return;
-  warn(fmt::format("the run was tested on other images than those of {} ({}): --data DIR names them",
-                   data.set.name, data.origin));
+  warn(fmt::format("the run was tested on other {}s than those of {} ({}): --data DIR names them",
+                   data.set.row_noun, data.set.name, data.origin));
 }
 
 // "top1 90.00% (9,000 of 10,000)": the first count has the number of rows behind it.
@@ -103,7 +153,8 @@ std::string exact_text(const RowSums& sums, const MetricSum& metric) {
 
 std::string result_text(const std::string& path, const std::string& model, const LoadedData& data,
                         const std::vector<torch::Device>& devices, const RowSums& result, double seconds) {
-  const auto limited = data.test_limited() ? fmt::format(", {} test images", data.test_count()) : "";
+  const auto limited =
+      data.test_limited() ? fmt::format(", {} test {}s", data.test_count(), data.set.row_noun) : "";
   auto figures = fmt::format("test loss {:.4f}", result.mean_loss());
   for (const auto& metric : result.metrics) figures += " | " + exact_text(result, metric);
   return fmt::format("{}: {} on {} ({}){}\n{} | {:.1f} s on {}\n", path, model, data.set.name, data.origin,
@@ -137,15 +188,22 @@ void setup_eval(CLI::App& app) {
       ->type_name("FILE");
   eval->add_option("--model", options->model, "Model of the weights (default: the model that the file names)")
       ->check(one_of(model_names()));
-  eval->add_option("--data", options->data,
-                   fmt::format("Folder with four IDX files, as of Fashion-MNIST, or {} (default: the run's, "
-                               "else as train)",
-                               known_data_words()))
-      ->type_name("DIR");
+  eval->add_option(
+          "--program", options->program,
+          "Instead of RUN: an exported program, with the weights of its file or of --weights; of a RUN "
+          "that has trained one: where its file is now")
+      ->type_name("FILE");
+  add_loss_flag(*eval, "--loss", options->loss);
+  eval->add_option(
+          "--data", options->data,
+          fmt::format("Folder with four IDX files, as of Fashion-MNIST, a safetensors file of train.NAME and "
+                      "test.NAME, or {} (default: the run's, else as train)",
+                      known_data_words()))
+      ->type_name("DIR|FILE");
   eval->add_option("--seed", options->seed, "Seed of synthetic data (default: the run's, else 0)")
       ->check(non_negative_int());
   add_limit_test_flag(*eval, options->limit_test);
-  eval->add_option("--devices", options->devices, "As for train; the test images are divided among them")
+  eval->add_option("--devices", options->devices, "As for train; the test rows are divided among them")
       ->type_name("LIST");
   eval->add_option("--threads", options->threads, "Threads of each replica (default: cores / replicas)")
       ->check(thread_count());
@@ -162,16 +220,17 @@ void run_eval(const EvalOptions& options) {
   const auto precision = options.precision;
   check_precision(precision, devices);
   set_arithmetic(precision, /*deterministic=*/false);
-  const auto [path, file, trained_on] = named_weights(options);
-  const auto data =
-      load_data(options.data ? options.data : trained_on.data,
-                options.seed.value_or(trained_on.seed.value_or(0)), {.test = options.limit_test});
+  const auto named = named_weights(options);
+  const auto& [path, file, trained_on] = std::tie(named.path, named.file, named.run);
+  auto data = load_data(options.data ? options.data : trained_on.data,
+                        options.seed.value_or(trained_on.seed.value_or(0)), {.test = options.limit_test});
   if (!options.data && !options.seed) warn_of_other_images(trained_on, data);
   for (const auto& notice :
        {many_threads_notice(options.threads), few_threads_notice(options.threads, devices)}) {
     if (notice) warn(*notice);
   }
-  const auto models = models_with(file, data.set, precision, devices, path);
+  if (!named.program.program) data.set = as_images(std::move(data.set), file.model);
+  const auto models = models_with(named, data, precision, devices);
 
   ReplicaWorkers workers(devices, options.threads);
   // For one small collective: NCCL would take longer to start.
@@ -179,7 +238,8 @@ void run_eval(const EvalOptions& options) {
       make_communicator({.devices = devices, .threads = options.threads, .algorithm = Allreduce::kTwoShot});
   const auto sources = sources_for(devices, data.set.test.sources);
   Stopwatch watch;
-  const auto result = evaluate(models, sources, precision, workers, *communicator, EvaluationNotice());
+  const auto result =
+      evaluate(models, sources, precision, workers, *communicator, EvaluationNotice(data.set.row_noun));
   if (!std::isfinite(result.loss)) {
     throw NumericError(fmt::format("the test loss of the weights in {} is not finite", path),
                        "the file holds numbers that are NaN, infinite, or too large to compute with");

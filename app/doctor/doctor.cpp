@@ -77,10 +77,10 @@ void setup_doctor(CLI::App& app) {
   doctor
       ->add_option(
           "--data", options->data,
-          fmt::format("Folder with the four files of Fashion-MNIST, or {} (default: LOCKSTEP_DATA, else "
-                      "Debian's folder)",
+          fmt::format("Folder with the four files of Fashion-MNIST, a safetensors file, or {} (default: "
+                      "LOCKSTEP_DATA, else Debian's folder)",
                       known_data_words()))
-      ->type_name("DIR");
+      ->type_name("DIR|FILE");
   doctor->add_option("--output", options->output, "Folder in which runs are to be kept")->type_name("DIR");
   doctor
       ->add_option("--master", options->master,

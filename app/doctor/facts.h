@@ -73,9 +73,10 @@ struct FolderFacts {
 };
 
 struct DataFacts {
-  std::string folder = {};  // or "synthetic"
+  std::string folder = {};  // or "synthetic", or a file
   std::vector<FileCheck> files = {};
   std::optional<Problem> problem = {};  // a missing or damaged file
+  bool tensors = false;                 // `folder` is a safetensors file
 };
 
 struct NetworkFacts {

@@ -105,8 +105,13 @@ FolderFacts read_folder(const fs::path& folder) {
 DataFacts read_data(const std::optional<std::string>& data) {
   DataFacts facts{.folder = data_folder(data)};
   if (is_known_data(facts.folder)) return facts;
+  facts.tensors = is_tensor_file(facts.folder);
   try {
-    facts.files = verify_fashion_mnist(facts.folder);
+    if (facts.tensors) {
+      check_tensor_data(facts.folder);
+    } else {
+      facts.files = verify_fashion_mnist(facts.folder);
+    }
   } catch (const Error& error) {
     facts.problem = Problem{error.message(), error.hint()};
   }

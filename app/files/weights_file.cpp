@@ -43,6 +43,16 @@ std::optional<std::string> save_elsewhere(const TensorFile& file, const fs::path
   return std::nullopt;
 }
 
+TensorFile load_file(const std::string& path) {
+  std::error_code ignored;
+  // Here, since the library's hint is about damaged files.
+  if (fs::status(path, ignored).type() == fs::file_type::not_found) {
+    throw WeightsError(fmt::format("cannot read {}: there is no such file", in_quotes(path)),
+                       "name a file that 'lockstep train --save FILE' has written");
+  }
+  return load_safetensors(path);
+}
+
 }  // namespace
 
 void save_weights(std::vector<NamedTensor> weights, const std::string& model, const std::string& path,
@@ -60,16 +70,20 @@ void save_weights(std::vector<NamedTensor> weights, const std::string& model, co
 }
 
 WeightsFile load_weights(const std::string& path, const std::optional<std::string>& model) {
-  std::error_code ignored;
-  // Here, since the library's hint is about damaged files.
-  if (fs::status(path, ignored).type() == fs::file_type::not_found) {
-    throw WeightsError(fmt::format("cannot read {}: there is no such file", in_quotes(path)),
-                       "name a file that 'lockstep train --save FILE' has written");
-  }
-  auto file = load_safetensors(path);
+  auto file = load_file(path);
   const auto named = file.metadata.find(kModelKey);
   return as_weights_of(path, std::move(file.tensors),
                        named == file.metadata.end() ? std::nullopt : std::optional(named->second), model);
+}
+
+std::vector<NamedTensor> load_weights_of_program(const std::string& path) {
+  auto file = load_file(path);
+  const auto named = file.metadata.find(kModelKey);
+  if (named != file.metadata.end() && named->second != kProgramModel) {
+    throw WeightsError(fmt::format("{} holds weights of {}, not of an exported program", path, named->second),
+                       "leave --program out");
+  }
+  return std::move(file.tensors);
 }
 
 WeightsFile as_weights_of(const std::string& path, std::vector<NamedTensor> weights,
@@ -83,6 +97,10 @@ WeightsFile as_weights_of(const std::string& path, std::vector<NamedTensor> weig
   if (model && *model != *named) {
     throw WeightsError(fmt::format("{} holds weights of {}, --model is {}", path, *named, *model),
                        "leave --model out, or name the file of the other model");
+  }
+  if (*named == kProgramModel) {
+    throw WeightsError(fmt::format("{} holds weights of an exported program, which is in another file", path),
+                       "name the program: --program FILE");
   }
   const auto known = model_names();
   if (std::find(known.begin(), known.end(), *named) == known.end()) {

@@ -9,6 +9,10 @@
 
 namespace lockstep {
 
+// The name of every exported program where models have one: in plans, checkpoints and the metadata of
+// weights.
+inline constexpr const char* kProgramModel = "program";
+
 // Throws OutputError. If the weights cannot be written to `path` (for example because a file has appeared
 // there meanwhile), they are written under another name beside it or in the folder for temporary files, and
 // the error says where.
@@ -23,6 +27,10 @@ struct WeightsFile {
 // Reads the file. `model`: needed only if the file does not name its model. Throws WeightsError if the file
 // is missing or damaged, if no model is named, or if `model` and the file name different models.
 WeightsFile load_weights(const std::string& path, const std::optional<std::string>& model);
+
+// Reads weights of an exported program, which Python or lockstep has written. Throws WeightsError as above,
+// and if the file names a model of lockstep.
+std::vector<NamedTensor> load_weights_of_program(const std::string& path);
 
 // The same for weights that have been read from `path`. named: the model in their metadata, if there is one.
 WeightsFile as_weights_of(const std::string& path, std::vector<NamedTensor> weights,

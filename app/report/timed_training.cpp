@@ -50,7 +50,7 @@ TrainPlan plan_on(const BenchTrainOptions& options, const std::vector<torch::Dev
   train.devices = spec_of(devices);
   train.trainer.threads = threads;
   train.trainer.seed = options.bench.seed;
-  check_combinations(train, find_recipe(train.recipe));
+  check_combinations(train, recipe_of(train));
   return make_train_plan(train, data, world);
 }
 

@@ -50,7 +50,16 @@ std::string short_name(const MetricKind& kind) {
   return other ? other->in_short : kind.name;
 }
 
-double headline(const RowSums& sums) { return sums.value(sums.metrics.front()); }
+std::string headline_text(const RowSums& sums) {
+  if (sums.metrics.empty()) return "";
+  const auto& first = sums.metrics.front();
+  return fmt::format("{} {:.3f}", short_name(first.kind), sums.value(first));
+}
+
+std::optional<double> accuracy_of(const RowSums& sums) {
+  if (sums.metrics.empty() || epoch_name(sums.metrics.front().kind) != "accuracy") return std::nullopt;
+  return sums.value(sums.metrics.front());
+}
 
 std::string mean_text(const RowSums& sums, const MetricSum& metric) {
   const double value = sums.value(metric);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,9 +15,12 @@ namespace lockstep {
 std::string epoch_name(const MetricKind& kind);
 std::string short_name(const MetricKind& kind);
 
-// The first metric, which the live line, the lines of epochs and the curve have alone. Models of a run have
-// one.
-double headline(const RowSums& sums);
+// "acc 0.831", the first metric as the lines of epochs have it alone. Empty for a model without metrics.
+std::string headline_text(const RowSums& sums);
+
+// The first metric, where it is the accuracy of classes: the curve, the best checkpoint and the closing line
+// are of it. Nothing for other models.
+std::optional<double> accuracy_of(const RowSums& sums);
 
 // "top1  9.7%", or "perplexity 12.3456".
 std::string mean_text(const RowSums& sums, const MetricSum& metric);

@@ -50,7 +50,7 @@ std::vector<std::string> device_lists(const Results& results) {
 std::vector<double> given_rates(const Results& results) { return values_in(results, &SweepCell::given_lr); }
 
 // nullopt: all have diverged.
-std::optional<Finding> best_cell(const Results& results, int64_t test_rows) {
+std::optional<Finding> best_cell(const Results& results, int64_t test_rows, const std::string& row_noun) {
   const auto* best = best_of(results, [](const auto&) { return true; });
   if (!best) return std::nullopt;
   const auto& cell = best->cell;
@@ -60,9 +60,9 @@ std::optional<Finding> best_cell(const Results& results, int64_t test_rows) {
   });
   const auto others = as_good == 0
                           ? ""
-                          : fmt::format("; {} within {:.4f} of it, which {} test images do not tell apart",
+                          : fmt::format("; {} within {:.4f} of it, which {} test {}s do not tell apart",
                                         as_good == 1 ? "one other is" : fmt::format("{} others are", as_good),
-                                        margin, with_commas(test_rows));
+                                        margin, with_commas(test_rows), row_noun);
   auto values = json_of(*best);
   values["as_good"] = as_good;
   return Finding{
@@ -72,7 +72,7 @@ std::optional<Finding> best_cell(const Results& results, int64_t test_rows) {
 }
 
 // The best learning rates of a device list: that of its most accurate cell, and those whose accuracy the test
-// images cannot tell from it.
+// rows cannot tell from it.
 struct BestRates {
   std::string devices;
   const CellResult* best = nullptr;  // null: all have diverged
@@ -190,17 +190,17 @@ std::optional<Finding> divergence(const Results& results) {
 
 }  // namespace
 
-std::vector<Column> sweep_columns(const std::vector<SweepCell>& cells) {
+std::vector<Column> sweep_columns(const std::vector<SweepCell>& cells, const std::string& row_noun) {
   size_t widest = 7;
   for (const auto& cell : cells) widest = std::max(widest, cell.devices.size());
   return {{.key = "devices", .title = "devices", .width = static_cast<int>(widest), .digits = kText},
-          {.key = "batch_size", .title = "batch", .unit = "images", .width = 8},
+          {.key = "batch_size", .title = "batch", .unit = row_noun + "s", .width = 8},
           {.key = "rate", .title = "lr", .width = 9},
           {.key = "epochs", .title = "epochs", .width = 6},
           {.key = "accuracy", .title = "test acc", .width = 8, .digits = 4},
           {.key = "train_loss", .title = "train loss", .width = 10, .digits = 4},
           {.key = "seconds_per_epoch", .title = "epoch", .unit = "s", .width = 8, .digits = 2},
-          {.key = "images_per_second", .title = "speed", .unit = "images/s", .width = 9},
+          {.key = "images_per_second", .title = "speed", .unit = row_noun + "s/s", .width = 9},
           {.key = "note", .title = "", .width = 8, .digits = kText}};
 }
 
@@ -240,8 +240,8 @@ double accuracy_margin(double accuracy, int64_t test_rows) {
   return 2 * std::sqrt(2 * accuracy * (1 - accuracy) / static_cast<double>(test_rows));
 }
 
-std::vector<Finding> findings_of(const Results& results, int64_t test_rows) {
-  const auto best = best_cell(results, test_rows);
+std::vector<Finding> findings_of(const Results& results, int64_t test_rows, const std::string& row_noun) {
+  const auto best = best_cell(results, test_rows, row_noun);
   auto diverged = divergence(results);
   std::vector<Finding> findings{best ? *best : diverged.value()};
   if (given_rates(results).size() > 1) {

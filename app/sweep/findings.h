@@ -11,7 +11,7 @@
 namespace lockstep {
 
 // The columns of a sweep's rows, wide enough for its cells.
-std::vector<Column> sweep_columns(const std::vector<SweepCell>& cells);
+std::vector<Column> sweep_columns(const std::vector<SweepCell>& cells, const std::string& row_noun = "image");
 
 // The values of a row. kept: whether the result is from an earlier run.
 Json sweep_row(const CellResult& result, bool kept);
@@ -21,11 +21,12 @@ Json sweep_row(const CellResult& result, bool kept);
 std::string accuracy_table(const std::vector<CellResult>& results);
 
 // Reports the best cell, how the best learning rate changes with the number of replicas, and what diverged.
-// Accuracies that `test_rows` test images cannot tell apart count as equal. results: at least one.
-std::vector<Finding> findings_of(const std::vector<CellResult>& results, int64_t test_rows);
+// Accuracies that `test_rows` test rows cannot tell apart count as equal. results: at least one.
+std::vector<Finding> findings_of(const std::vector<CellResult>& results, int64_t test_rows,
+                                 const std::string& row_noun = "image");
 
 // The least significant difference between two accuracies near `accuracy`: two standard errors of the
-// difference of two proportions of `test_rows` images.
+// difference of two proportions of `test_rows` rows.
 double accuracy_margin(double accuracy, int64_t test_rows);
 
 }  // namespace lockstep

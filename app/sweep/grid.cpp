@@ -65,7 +65,7 @@ std::vector<DeviceList> device_axis(const std::vector<std::string>& specs) {
 }  // namespace
 
 std::vector<SweepCell> make_grid(const SweepOptions& options) {
-  const auto& recipe = find_recipe(options.train.recipe);
+  const auto& recipe = recipe_of(options.train);
   const auto lists = device_axis(options.devices);
   const auto batch_sizes = axis<int64_t>(options.batch_size, recipe.batch_size, "--batch-size");
   const auto rates =

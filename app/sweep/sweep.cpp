@@ -51,13 +51,13 @@ void add_axes(CLI::App& sweep, SweepOptions& options) {
       ->default_str("");
   sweep
       .add_option("--batch-size", options.batch_size,
-                  "Images per step over all replicas (default: the recipe's)")
+                  "Rows per step over all replicas (default: the recipe's)")
       ->check(list_of(positive_int(kMaxRows)))
       ->type_name("N,...");
   sweep.add_option("--lr", options.lr, "Learning rates (default: the recipe's for this optimizer)")
       ->check(list_of(positive_number()))
       ->type_name("X,...");
-  sweep.add_option("--epochs", options.epochs, "Passes over the training images (default: the recipe's)")
+  sweep.add_option("--epochs", options.epochs, "Passes over the training rows (default: the recipe's)")
       ->check(list_of(positive_int(kMaxEpochs)))
       ->type_name("N,...");
   sweep.add_flag("--scale-batch", options.scale_batch,
@@ -128,9 +128,10 @@ void print_preamble(const SweepOptions& options, const TrainPlan& plan, const Sw
   const auto line = [&](const char* name, const std::string& value) {
     text += fmt::format("# {:<10} {}\n", name, value);
   };
-  line("recipe", fmt::format("{}: {} on {}, {} training and {} test images ({}), seed {}", plan.recipe,
-                             plan.model, plan.data.set.name, with_commas(plan.data.set.train.rows),
-                             plan.data.test_count(), plan.data.origin, plan.trainer.seed));
+  line("recipe",
+       fmt::format("{}: {} on {}, {} training and {} test {}s ({}), seed {}", plan.recipe, plan.model,
+                   plan.data.set.name, with_commas(plan.data.set.train.rows), plan.data.test_count(),
+                   plan.data.set.row_noun, plan.data.origin, plan.trainer.seed));
   line("sweep", grid_text(options));
   if (options.scale_batch) line("", "on k devices batch size and learning rate are k times the given values");
   if (options.resume) {
@@ -138,14 +139,14 @@ void print_preamble(const SweepOptions& options, const TrainPlan& plan, const Sw
     line("resumed", fmt::format("{} holds {} of them{}", *options.resume, kept,
                                 others ? fmt::format(", and {} more", others) : ""));
   }
-  write_stdout(text + fmt::format("#\n{}\n", table_heading(sweep_columns(grid))));
+  write_stdout(text + fmt::format("#\n{}\n", table_heading(sweep_columns(grid, plan.data.set.row_noun))));
 }
 
 // Trains the cell. As in benchmarks, images of steps that were skipped in fp16 do not count in its speed.
 void train_cell(const PlannedCell& planned, CellResult& result) {
   try {
     const auto run = run_silently(planned.plan, planned.options);
-    result.figures = CellFigures{.accuracy = run.test_accuracy,
+    result.figures = CellFigures{.accuracy = run.test_accuracy.value(),
                                  .test_loss = run.test_loss,
                                  .train_loss = run.train_loss,
                                  .seconds_per_epoch = run.seconds_per_epoch,
@@ -228,14 +229,23 @@ void setup_sweep(CLI::App& app) {
   });
 }
 
+// A sweep's tables and findings are of accuracies.
+void check_compares(const TrainFlags& train) {
+  const auto loss = train.loss.value_or(LossChoice());
+  if (loss.loss == ProgramLoss::kClassification) return;
+  throw UsageError(fmt::format("a sweep compares test accuracies, and --loss {} has none", loss_text(loss)),
+                   "train the cells one by one: lockstep train --metrics FILE keeps their losses");
+}
+
 void run_sweep(const SweepOptions& options) {
   const InterruptGuard interrupt("the current step");
   check_files(options);
   const auto grid = make_grid(options);
   for (const auto& cell : grid) {
     const auto train = train_options(options, cell);
-    check_combinations(train, find_recipe(train.recipe));
+    check_combinations(train, recipe_of(train));
     check_train_values(train);
+    check_compares(train);
   }
   auto record = open_record(options);
   const auto cells = plan_cells(options, grid);
@@ -248,8 +258,9 @@ void run_sweep(const SweepOptions& options) {
   }
   warn_of_cells(cells);
   print_preamble(options, first, record, grid);
-  const auto results = run_cells(options, cells, sweep_columns(grid), record, interrupt);
-  const auto findings = findings_of(results, first.data.set.test.rows);
+  const auto& noun = first.data.set.row_noun;
+  const auto results = run_cells(options, cells, sweep_columns(grid, noun), record, interrupt);
+  const auto findings = findings_of(results, first.data.set.test.rows, noun);
   record.finish(findings);
   print_end(results, findings);
   if (std::none_of(results.begin(), results.end(), [](const auto& result) { return result.figures; })) {

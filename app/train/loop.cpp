@@ -96,10 +96,11 @@ void TrainLoop::require_trained() {
 
 // Accuracy and time are known of the devices and images with which the checkpoint's run has measured them.
 RunReport TrainLoop::saved_report() const {
-  return {.test_accuracy = position_.last_accuracy().value_or(0),
+  const auto accuracy = position_.last_accuracy();
+  return {.test_accuracy = accuracy,
           .seconds_per_epoch = scaled_to_epoch(position_.seconds, steps_done_, plan_),
           .was_finished = true,
-          .measured = same_test_settings(changed_) && steps_done_ == plan_.total_steps};
+          .measured = accuracy && same_test_settings(changed_) && steps_done_ == plan_.total_steps};
 }
 
 // Takes the steps of the epoch, as far as the run goes, and evaluates. Returns false if --limit-steps ends
@@ -116,8 +117,8 @@ bool TrainLoop::run_epoch(RunReport& run) {
   }
   const auto report = evaluated_epoch();
   const double seconds = position_.seconds + report.seconds;
-  position_.accuracy.push_back(headline(report.test));
-  run.test_accuracy = headline(report.test);
+  run.test_accuracy = accuracy_of(report.test);
+  if (run.test_accuracy) position_.accuracy.push_back(*run.test_accuracy);
   run.test_loss = report.test.mean_loss();
   run.train_loss = report.trained.sums.mean_loss();
   run.seconds_per_epoch = scaled_to_epoch(seconds, steps_done_, plan_);
@@ -130,7 +131,7 @@ bool TrainLoop::run_epoch(RunReport& run) {
 
 // seconds: of training so far. A checkpoint of this point belongs to the next epoch.
 void TrainLoop::begin_next_epoch(double seconds, double lr) {
-  const double accuracy = position_.accuracy.back();
+  const auto accuracy = position_.last_accuracy();
   position_ = {.epoch = position_.epoch + 1,
                .seconds = seconds,
                .lr = lr,

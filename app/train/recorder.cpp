@@ -104,15 +104,15 @@ void Recorder::split(int64_t steps_done, const std::vector<double>& shares) {
   std::vector<std::string> texts;
   for (const double share : shares) texts.push_back(fmt::format("{:.3f}", share));
   const auto sizes = shard_sizes(plan_.batch_size, plan_.world_size(), shares);
-  print(fmt::format("split settled after step {}: {} of a batch ({} images)", steps_done,
-                    fmt::join(texts, " : "), fmt::join(sizes, " : ")),
+  print(fmt::format("split settled after step {}: {} of a batch ({} {}s)", steps_done,
+                    fmt::join(texts, " : "), fmt::join(sizes, " : "), plan_.data.set.row_noun),
         !flags_.quiet);
   event(split_json(steps_done, shares));
 }
 
 void Recorder::trained(const StepInterval& epoch, int64_t steps_done) {
   if (live_) live_->trained(epoch, steps_done);
-  notice_.emplace(clock_);
+  notice_.emplace(plan_.data.set.row_noun, clock_);
 }
 
 void Recorder::evaluation(int64_t rows_done, int64_t rows) {

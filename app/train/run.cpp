@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <lockstep/app/cli/as_error.h>
+#include <lockstep/app/files/program_weights.h>
 #include <lockstep/app/files/weights_file.h>
 #include <lockstep/app/processes/together.h>
 #include <lockstep/app/terminal/interrupt.h>
@@ -84,7 +85,11 @@ Thrown keep(TrainLoop& loop, const TrainPlan& plan, const TrainFlags& flags, Run
   const bool collected = !first;
   if (saves && collected && plan.world.leads()) {
     attempt([&] {
-      save_weights(std::move(weights), plan.model, *flags.save, flags.overwrite);
+      if (plan.program) {
+        save_program_weights(plan.program, weights, *flags.save, flags.overwrite);
+      } else {
+        save_weights(std::move(weights), plan.model, *flags.save, flags.overwrite);
+      }
       say(fmt::format("{} saved to {}\n", loop.has_average() ? "averaged weights" : "weights", *flags.save));
     });
   }

@@ -72,7 +72,7 @@ void take_own_configuration(TrainFlags& flags, CLI::App& train, const TrainWorld
 TrainPlan prepare(TrainFlags& flags, TrainWorld& world, RunOutputs& outputs) {
   assemble_run(world, flags, [&] {
     check_json(flags);
-    check_combinations(flags, find_recipe(flags.recipe));
+    check_combinations(flags, recipe_of(flags));
     if (world.leads()) check_progress_display(flags);
     if (metrics_on_stdout(flags)) flags.quiet = true;
     if (world.leads()) outputs.open(flags, world.place);

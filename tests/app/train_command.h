@@ -53,7 +53,7 @@ struct Planned {
 // Checks the flags, reads the data and builds the model once. Throws what these throw.
 inline Planned planned(const Words& words, const TrainWorld& world = {}) {
   const auto flags = parsed_flags(words);
-  check_combinations(flags, find_recipe(flags.recipe));
+  check_combinations(flags, recipe_of(flags));
   return {flags, make_train_plan(flags, {}, world)};
 }
 

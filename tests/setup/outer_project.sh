@@ -44,7 +44,7 @@ target_link_libraries(engine PRIVATE lockstep::lockstep)
 CMAKE
 cat >"$outer/core.cpp" <<'SOURCE'
 #include <cstdio>
-#include <lockstep/data/sha256.h>
+#include <lockstep/support/files/sha256.h>
 
 int main() { std::puts(lockstep::Sha256().hex().c_str()); }
 SOURCE

@@ -83,7 +83,7 @@ double distance(const std::vector<NamedTensor>& one, const std::vector<NamedTens
 
 TrainPlan scaling_plan(const BenchScalingOptions& options, Scaling scaling, const BenchReplicas& replicas,
                        int threads, std::optional<LoadedData>& data, int64_t divisor) {
-  const auto& recipe = find_recipe(options.train.recipe);
+  const auto& recipe = recipe_of(options.train);
   const int64_t times = scaling == Scaling::kWeak ? replicas.count() : 1;
   BenchTrainOptions planned = options;
   const auto batch = options.train.batch_size.value_or(recipe.batch_size);

@@ -28,11 +28,11 @@ struct PredictedSteps {
   std::function<bool(const ScalingCase& measured, int n)> covers;  // true if the model holds for it
 };
 
-std::vector<Column> prediction_columns(bool of_processes) {
+std::vector<Column> prediction_columns(bool of_processes, const std::string& row_noun) {
   std::vector<Column> columns = {
       {.key = "mode", .title = "mode", .width = 6, .digits = kText},
       {.key = "replicas", .title = "replicas", .width = 8},
-      {.key = "batch_size", .title = "batch", .unit = "images", .width = 8},
+      {.key = "batch_size", .title = "batch", .unit = row_noun + "s", .width = 8},
       {.key = "ms", .title = "predicted", .unit = "ms", .width = 9, .digits = 3},
       {.key = "compute_ms", .title = "compute", .unit = "ms", .width = 8, .digits = 3},
       {.key = "exposed_ms", .title = "exposed", .unit = "ms", .width = 8, .digits = 3},
@@ -77,7 +77,8 @@ double add_error(Json& row, const Prediction& predicted, const std::vector<doubl
 // Prints a row for each mode that was measured and each number of units, with the measurements that exist and
 // their difference.
 void report_predicted_steps(BenchReport& report, const PredictedSteps& steps) {
-  report.table("prediction", prediction_columns(steps.of_processes));
+  report.table("prediction",
+               prediction_columns(steps.of_processes, steps.cases.front().plan.data.set.row_noun));
   double worst = -1;  // relative error
   std::set<Scaling> modes;
   for (const auto& each : steps.cases) modes.insert(each.scaling);

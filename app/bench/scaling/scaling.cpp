@@ -79,7 +79,7 @@ void print_rows(BenchReport& report, const BenchScalingOptions& options, std::ve
   std::exception_ptr ended;
   bool goes_on = options.epochs.has_value();
   const auto& all = cases.back().plan.world;
-  report.table("scaling", scaling_columns(!all.single_process()));
+  report.table("scaling", scaling_columns(!all.single_process(), cases.back().plan.data.set.row_noun));
   for (auto& each : cases) {
     if (goes_on && !report.interrupted()) goes_on = take_accuracy(options, each, largest, ended);
     if (all.leads()) report.row(scaling_row(each, cases.front()));
@@ -93,11 +93,12 @@ void check_fit(const std::vector<ScalingCase>& cases, const std::vector<ScalingC
   if (!fractions.empty() &&
       !(fractions[0].rows() > fractions[1].rows() && fractions[1].rows() > fractions[2].rows())) {
     throw UsageError(
-        fmt::format("--predict compares steps of b, b/2 and b/4 images; with a batch of {} from {} "
-                    "images these are {}, {} and {}",
-                    fractions[0].plan.batch_size, fractions[0].plan.data.set.train.rows, fractions[0].rows(),
-                    fractions[1].rows(), fractions[2].rows()),
-        "use a --batch-size of at least 4, and no fewer images (--limit-train)");
+        fmt::format("--predict compares steps of b, b/2 and b/4 {0}s; with a batch of {1} from {2} "
+                    "{0}s these are {3}, {4} and {5}",
+                    fractions[0].plan.data.set.row_noun, fractions[0].plan.batch_size,
+                    fractions[0].plan.data.set.train.rows, fractions[0].rows(), fractions[1].rows(),
+                    fractions[2].rows()),
+        "use a --batch-size of at least 4, and no fewer rows (--limit-train)");
   }
   std::vector<TrainPlan> plans;
   for (const auto* some : {&cases, &fractions}) {
@@ -193,9 +194,9 @@ Prepared prepare(const BenchScalingOptions& options, const TrainWorld& world) {
 }
 
 void print_notes(const BenchReport& report, const Prepared& prepared) {
-  report.note(fmt::format(
-      "each replica has {}, alone too; speed-up: ratio of images per second to one device, paired",
-      counted(prepared.threads, "thread")));
+  report.note(
+      fmt::format("each replica has {}, alone too; speed-up: ratio of {}s per second to one device, paired",
+                  counted(prepared.threads, "thread"), prepared.cases.back().plan.data.set.row_noun));
   report.note("by repetition; weak: n times the batch at n times the learning rate");
   const auto& all = prepared.cases.back().plan.world;
   if (all.single_process()) return;

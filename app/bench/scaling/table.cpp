@@ -16,10 +16,10 @@ constexpr double kMargin = .03;  // a smaller gain or loss is noise
 
 }  // namespace
 
-std::vector<Column> scaling_columns(bool of_processes) {
+std::vector<Column> scaling_columns(bool of_processes, const std::string& row_noun) {
   return {{.key = "mode", .title = "mode", .width = 6, .digits = kText},
           {.key = "devices", .title = "devices", .width = of_processes ? 18 : 12, .digits = kText},
-          {.key = "batch_size", .title = "batch", .unit = "images", .width = 8},
+          {.key = "batch_size", .title = "batch", .unit = row_noun + "s", .width = 8},
           {.key = "ms", .title = "step", .unit = "ms", .width = 8, .digits = 2},
           {.key = "iqr", .title = "IQR", .unit = "%", .width = 6, .digits = 1},
           {.key = "seconds_per_epoch", .title = "epoch", .unit = "s", .width = 7, .digits = 1},
@@ -83,8 +83,8 @@ void answer_mixing(BenchReport& report, const std::vector<ScalingCase>& cases) {
     const auto devices = spec_of(mixed.plan.trainer.devices);
     report.finding(
         fmt::format(
-            "{} {}: {} ({:.2f} x the images per second of {}, the fastest of them alone); shares found: {}",
-            name_of(kScalingNames, mixed.scaling), devices, answer, *gain,
+            "{} {}: {} ({:.2f} x the {}s per second of {}, the fastest of them alone); shares found: {}",
+            name_of(kScalingNames, mixed.scaling), devices, answer, *gain, mixed.plan.data.set.row_noun,
             spec_of(fastest->plan.trainer.devices), fmt::join(mixed.shares, ":")),
         {{"devices", devices}, {"gain", *gain}, {"pays", *gain >= 1 + kMargin}, {"shares", mixed.shares}});
   }

@@ -1,13 +1,14 @@
 // The rows of `bench scaling`, the checks of its measurements, and the conclusions from them.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include <lockstep/app/bench/scaling/case.h>
 
 namespace lockstep {
 
-std::vector<Column> scaling_columns(bool of_processes);
+std::vector<Column> scaling_columns(bool of_processes, const std::string& row_noun);
 
 // measured: a case in which this process trains.
 Json scaling_row(const ScalingCase& measured, const ScalingCase& reference);

@@ -87,14 +87,14 @@ Measured measure(const BenchReport& report, const BenchStepOptions& options, con
   return measured;
 }
 
-std::vector<Column> step_columns() {
+std::vector<Column> step_columns(const std::string& row_noun) {
   return {{.key = "devices", .title = "devices", .width = 12, .digits = kText},
           {.key = "model", .title = "model", .width = 8, .digits = kText},
           {.key = "precision", .title = "arithmetic", .digits = kText},
-          {.key = "batch_size", .title = "batch", .unit = "images", .width = 8},
+          {.key = "batch_size", .title = "batch", .unit = row_noun + "s", .width = 8},
           {.key = "ms", .title = "step", .unit = "ms", .width = 8, .digits = 2},
           {.key = "iqr", .title = "IQR", .unit = "%", .width = 6, .digits = 1},
-          {.key = "images_per_second", .title = "speed", .unit = "images/s", .width = 9},
+          {.key = "images_per_second", .title = "speed", .unit = row_noun + "s/s", .width = 9},
           {.key = "gflops", .title = "arithmetic", .unit = "GFLOP/s", .digits = 1},
           {.key = "peak_gflops", .title = "peak", .unit = "GFLOP/s", .width = 9, .digits = 1},
           {.key = "mfu", .title = "MFU", .unit = "%", .width = 6, .digits = 1}};
@@ -232,7 +232,7 @@ void run_step(const BenchStepOptions& options) {
   if (options.train.trainer.in_flight == 2) report.note("--in-flight 2 is also compared with 1");
   report.run([&] {
     std::vector<Measured> all;
-    report.table("step", step_columns());
+    report.table("step", step_columns(plans.front().data.set.row_noun));
     for (const auto& plan : plans) {
       if (!all.empty() && report.interrupted()) break;
       all.push_back(measure(report, options, plan));

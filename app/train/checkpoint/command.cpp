@@ -13,11 +13,13 @@
 #include <vector>
 
 #include <lockstep/app/files/json_file.h>
+#include <lockstep/app/files/program_weights.h>
 #include <lockstep/app/files/weights_file.h>
 #include <lockstep/app/processes/one_process.h>
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/app/train/checkpoint/run_folder.h>
+#include <lockstep/app/train/checkpoint/run_program.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/printable.h>
@@ -139,12 +141,22 @@ void run_checkpoint_verify(const std::string& path) {
                      "--resume skips damaged ones; a run that goes on sets them aside");
 }
 
-void run_checkpoint_export(const std::string& path, const std::string& file, bool overwrite, bool trained) {
+void run_checkpoint_export(const std::string& path, const std::string& file, bool overwrite, bool trained,
+                           const std::optional<std::string>& program_path) {
   check_can_save(file, overwrite);  // before it is read, and so that no other file is written in its place
   auto found = open_checkpoint(path, warn);
   if (trained) found.state.trainer.average.clear();
-  save_weights(evaluated_weights(std::move(found.state.trainer)),
-               found.state.plan.at("model").get<std::string>(), file, overwrite);
+  const auto program = run_program(found, program_path).program;
+  if (!program && names_program(file)) {
+    throw UsageError(fmt::format("{} cannot be written: the run has trained no program", in_quotes(file)),
+                     "name a .safetensors file");
+  }
+  auto weights = evaluated_weights(std::move(found.state.trainer));
+  if (program) {
+    save_program_weights(program, weights, file, overwrite);
+  } else {
+    save_weights(std::move(weights), found.state.plan.at("model").get<std::string>(), file, overwrite);
+  }
   write_stdout(fmt::format("weights of {} saved to {}\n", found.path.native(), file));
 }
 
@@ -153,6 +165,7 @@ void setup_checkpoint(CLI::App& app) {
   command->require_subcommand(1);
   struct Options {
     std::string path, file;
+    std::optional<std::string> program;
     bool json = false, overwrite = false, trained = false;
   };
   const auto options = std::make_shared<Options>();
@@ -172,12 +185,20 @@ void setup_checkpoint(CLI::App& app) {
                   "Folder of the checkpoint, or of a run, whose newest one is taken")
       ->required()
       ->type_name("DIR");
-  out->add_option("file", options->file, "Safetensors file to write")->required()->type_name("FILE");
+  out->add_option(
+         "file", options->file,
+         "Safetensors file to write, or of a run of an exported program a .pt2 file: the program with "
+         "these weights")
+      ->required()
+      ->type_name("FILE");
+  out->add_option("--program", options->program, "The run's exported program, if its file has moved")
+      ->type_name("FILE");
   out->add_flag("--overwrite", options->overwrite, "Replace an existing file");
   out->add_flag("--trained", options->trained, "Of a run with --ema: the weights, not their average");
   out->callback([options] {
     refuse_several_processes("checkpoint export");
-    run_checkpoint_export(options->path, options->file, options->overwrite, options->trained);
+    run_checkpoint_export(options->path, options->file, options->overwrite, options->trained,
+                          options->program);
   });
 }
 

@@ -33,6 +33,11 @@ bool is_own_folder(const FoundCheckpoint& found, const std::string& output) {
   return fs::weakly_canonical(output) == fs::weakly_canonical(found.run.path());
 }
 
+// The first part of a numbered folder's name: "resnet18-gluon", or "program".
+std::string run_name(const TrainFlags& options) {
+  return options.recipe ? *options.recipe : std::string(recipe_of(options).name);
+}
+
 // The folder of the run that this checkpoint is of.
 std::string run_of(const fs::path& checkpoint) {
   return fs::proximate(fs::canonical(checkpoint).parent_path().parent_path());
@@ -43,7 +48,7 @@ RunFolder folder_of(const std::optional<FoundCheckpoint>& found, const TrainFlag
                     bool reuses_folder, bool rescales_steps) {
   const auto output = named_output(options);
   if (found && !rescales_steps && (!output || is_own_folder(*found, *output))) return found->run;
-  if (!output) return create_numbered_run(options.recipe);
+  if (!output) return create_numbered_run(run_name(options));
   RunFolder run(*output);
   run.create(reuses_folder);
   return run;
@@ -104,7 +109,7 @@ void KeptRun::find(TrainFlags& options, const World& place) {
   log->write(environment_text());
   if (place.restart > 0) find_after_restart(options, place.launch);
   if (options.resume && !found) {
-    found = find_checkpoint(*options.resume, named_output(options), options.recipe, warn);
+    found = find_checkpoint(*options.resume, named_output(options), run_name(options), warn);
   }
   if (!options.resume) return;
   reuses_folder |= !found;
@@ -140,12 +145,12 @@ void KeptRun::find_after_restart(TrainFlags& options, const std::string& launch)
   if (!own && options.resume && is_checkpoint(*options.resume)) own = run_of(*options.resume);
   if (own && !RunFolder(*own).is_of_launch(launch)) return;
   if (!own && !options.resume) {
-    const auto runs = numbered_runs(options.recipe);
+    const auto runs = numbered_runs(run_name(options));
     const auto run = std::ranges::find_if(runs, [&](const auto& r) { return r.begun_by(launch); });
     if (run == runs.end()) return;
     own = options.output = run->path();
   }
-  if (own) found = find_checkpoint("auto", own, options.recipe, warn);
+  if (own) found = find_checkpoint("auto", own, run_name(options), warn);
   reuses_folder = true;
   if (found || !options.resume) options.resume = "auto";
 }

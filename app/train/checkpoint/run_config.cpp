@@ -15,9 +15,11 @@
 #include <lockstep/app/processes/assemble.h>
 #include <lockstep/app/train/checkpoint/same_run.h>
 #include <lockstep/app/train/config/config_file.h>
+#include <lockstep/app/train/plan/program.h>
 #include <lockstep/app/train/settings/settings.h>
 #include <lockstep/data/data_folder.h>
 #include <lockstep/data/train_checkpoint.h>
+#include <lockstep/models/program.h>
 #include <lockstep/parallel/devices.h>
 
 namespace lockstep {
@@ -41,6 +43,12 @@ Json as_planned(const CLI::Option& flag, const Json& saved) {
   return flag.as<std::string>();
 }
 
+// The value that the plan of this run will have.
+Json given_value(const Setting& setting, const CLI::Option& flag, const Json& saved) {
+  const bool program = std::string_view(setting.name) == "program";
+  return program ? Json(open_program(flag.as<std::string>())->digest()) : as_planned(flag, saved);
+}
+
 // Before the flags are combined with those of the run: an error of a combination would not name the cause.
 void check_given(const Json& saved, const TrainFlags& given, const CLI::App& train) {
   auto planned = saved;
@@ -51,7 +59,7 @@ void check_given(const Json& saved, const TrainFlags& given, const CLI::App& tra
     // A data set's flag is its folder, and its name in the plan may be another.
     if (!compared || std::string_view(setting.name) == "data" || !saved.contains(key)) continue;
     if (!is_given(train, setting)) continue;
-    planned[key] = as_planned(*train.get_option(std::string("--") + setting.name), saved.at(key));
+    planned[key] = given_value(setting, *train.get_option(std::string("--") + setting.name), saved.at(key));
   }
   check_same_run(saved, planned, given.resume_anyway);
 }

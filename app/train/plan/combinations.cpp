@@ -23,7 +23,19 @@ bool has_gamma(Schedule schedule) {
 void check_combinations(const TrainFlags& flags, const Recipe& recipe) {
   const auto& replica = flags.trainer.replica;
   const auto schedule = flags.schedule.value_or(recipe.schedule);
+  const bool program = flags.program.has_value();
   const Combination combinations[] = {
+      {program && flags.recipe,
+       "--program cannot be combined with --recipe: a recipe is of a model of its own", "leave --recipe out"},
+      {program && flags.model, "--program cannot be combined with --model: it is the model",
+       "leave one of them out"},
+      {program && flags.kernels != Kernels::kAuto,
+       "--program cannot be combined with --kernels: torch's kernels compute its operations",
+       "leave --kernels out"},
+      {!program && flags.save && flags.save->ends_with(".pt2"),
+       "--save cannot write a .pt2 file without --program: it holds a program", "name a .safetensors file"},
+      {!program && flags.loss, "--loss is a setting of --program: lockstep's models have one loss",
+       "leave --loss out, or name the program: --program FILE"},
       {flags.deterministic && flags.split == "auto",
        "--deterministic cannot be combined with --split auto: shares found by timing vary between runs",
        "name the shares: --split 3:1"},

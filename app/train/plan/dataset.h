@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
 #include <lockstep/data/known_data.h>
@@ -12,14 +13,14 @@ namespace lockstep {
 
 struct LoadedData {
   TrainingData set;
-  std::string origin;         // the folder, or how it was made
+  std::string origin;         // the folder or file, or how it was made
   int64_t all_test_rows = 0;  // `set` may hold only the first of them
   // Hashes of the rows in `set`. Their number is compared besides.
   std::string train_hash = {}, test_hash = {};
 
   bool test_limited() const { return set.test.rows < all_test_rows; }
 
-  // The number of images to evaluate on: "10,000", or "the first 1,000 of 10,000".
+  // The number of rows to evaluate on: "10,000", or "the first 1,000 of 10,000".
   std::string test_count() const;
 };
 
@@ -29,11 +30,21 @@ struct DataLimits {
   std::optional<int64_t> test = {};
 };
 
-// data: a folder, a name of known_data(), or empty: what data_folder() finds. Throws UsageError if a limit is
-// above the number of images, and what reading the files throws.
-LoadedData load_data(const std::optional<std::string>& data, uint64_t seed, const DataLimits& limits);
+// data: a folder, a safetensors file, a name of known_data(), or empty: what data_folder() finds. targets: as
+// of load_tensor_data(); other data have none to choose. Throws UsageError if a limit is above the number of
+// rows, MemoryError for a file that memory cannot hold, and what reading the files throws.
+LoadedData load_data(const std::optional<std::string>& data, uint64_t seed, const DataLimits& limits,
+                     std::span<const std::string> targets = {});
 
-// Returns the spec of this model for such rows.
+// "img/s" if rows are images, else "rows/s".
+std::string speed_unit(const TrainingData& data);
+
+// Returns the data as the models of models/factory.h take them: images of floats in [0, 1] from bytes. Throws
+// DataError, which names the model, unless a row is one image (channels, height, width) of floats or uint8
+// with one label.
+TrainingData as_images(TrainingData data, const std::string& model);
+
+// Returns the spec of this model for such rows, which as_images() has returned.
 ModelSpec model_spec(const std::string& model, const TrainingData& data);
 
 }  // namespace lockstep

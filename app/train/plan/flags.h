@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <lockstep/app/train/plan/loss_choice.h>
 #include <lockstep/app/train/plan/on_error.h>
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/gradient_sync.h>
@@ -28,8 +29,10 @@ inline constexpr Choice<ProgressDisplay> kProgressDisplayNames[] = {{"auto", Pro
 // As given. An empty value comes from the recipe, or is derived from the devices.
 struct TrainFlags {
   // what
-  std::string recipe = "lenet-scratch";
+  std::optional<std::string> recipe;  // empty: recipe_of() says which
   std::optional<std::string> model;
+  std::optional<std::string> program;  // instead of a model: an exported program's file
+  std::optional<LossChoice> loss;      // of the program
   std::optional<std::string> data;     // a folder, or "synthetic"
   std::optional<int64_t> limit_train;  // rows
   std::optional<int64_t> limit_test;   // rows

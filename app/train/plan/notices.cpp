@@ -52,7 +52,7 @@ std::optional<std::string> rate_notice(const TrainPlan& plan) {
 
 std::optional<std::string> bf16_notice(const TrainPlan& plan) {
   if (!any_cpu(plan.trainer.devices) || plan.trainer.replica.precision != Precision::kBf16 ||
-      stays_in_fp32(plan.spec(), torch::kCPU) || has_capability(CpuCapability::kAvx512))
+      plan.stays_in_fp32(torch::kCPU) || has_capability(CpuCapability::kAvx512))
     return std::nullopt;
   return "--precision bf16 on a CPU without AVX-512: torch computes convolutions in bf16 many times slower "
          "than in fp32 there";
@@ -60,7 +60,7 @@ std::optional<std::string> bf16_notice(const TrainPlan& plan) {
 
 std::optional<std::string> fp16_notice(const TrainPlan& plan) {
   if (!any_cpu(plan.trainer.devices) || plan.trainer.replica.precision != Precision::kFp16 ||
-      stays_in_fp32(plan.spec(), torch::kCPU))
+      plan.stays_in_fp32(torch::kCPU))
     return std::nullopt;
   return "--precision fp16 on a CPU: torch computes in fp16 many times slower than in fp32 there";
 }
@@ -71,16 +71,17 @@ std::vector<std::string> batch_notices(const TrainPlan& plan) {
   const auto batch = std::reduce(shards.begin(), shards.end());
   if (plan.world_size() > batch) {
     notices.push_back(fmt::format("{} share a batch of {}: some of them compute nothing",
-                                  counted(plan.world_size(), "replica"), counted(batch, "image")));
+                                  counted(plan.world_size(), "replica"),
+                                  counted(batch, plan.data.set.row_noun)));
   }
-  int64_t smallest = batch;  // of the shards with images
+  int64_t smallest = batch;  // of the shards with rows
   for (const auto rows : shards) {
     if (rows > 0) smallest = std::min(smallest, rows);
   }
   if (plan.trainer.accumulate > smallest) {
     notices.push_back(fmt::format(
         "--accumulate {} is more than the {} of the smallest shard: its micro-batches have one each",
-        plan.trainer.accumulate, counted(smallest, "image")));
+        plan.trainer.accumulate, counted(smallest, plan.data.set.row_noun)));
   }
   return notices;
 }

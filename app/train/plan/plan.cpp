@@ -5,10 +5,13 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include <lockstep/app/machine/memory_usage.h>
+#include <lockstep/app/train/plan/first_pass.h>
+#include <lockstep/app/train/plan/program.h>
 #include <lockstep/models/costs.h>
 #include <lockstep/parallel/collectives/compressed_sum.h>
 #include <lockstep/parallel/collectives/wire_bytes.h>
@@ -83,20 +86,33 @@ void set_engine(const TrainFlags& options, TrainPlan& plan) {
   }
 }
 
-// The bytes of a weight, and of its gradient.
-int64_t element_bytes(const TrainPlan& plan) {
-  return plan.trainer.replica.precision == Precision::kFp64 ? sizeof(double) : sizeof(float);
-}
-
-// Sets the factory and the figures of the model. Returns one such model.
-Model set_model(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan) {
+void set_factory(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan) {
   plan.model = options.model.value_or(std::string(recipe.model));
+  plan.data.set = as_images(std::move(plan.data.set), plan.model);
   auto spec = model_spec(plan.model, plan.data.set);
   spec.seed = plan.trainer.seed;
   spec.kernels = plan.kernels;
   if (plan.model == recipe.model) spec.initialization = recipe.initialization;
   plan.initialization = spec.initialization;
   plan.factory = make_model_factory(spec);
+}
+
+// The program, before the data are read: its errors come first.
+void set_program(const TrainFlags& options, TrainPlan& plan) {
+  if (!options.program) return;
+  plan.model = kProgramModel;
+  plan.program = open_program(*options.program);
+  plan.loss = options.loss.value_or(LossChoice());
+  plan.factory = program_model(plan.program, *plan.loss);
+  plan.has_batch_norm = plan.program->has_batch_norm();
+  check_program(plan);
+  auto& graph = plan.trainer.replica.cuda_graph;
+  if (graph == CudaGraph::kAuto && !plan.program->captures()) graph = CudaGraph::kOff;
+}
+
+// Sets the factory and the figures of the model. Returns one such model.
+Model set_model(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan) {
+  if (!plan.program) set_factory(options, recipe, plan);
   auto model = plan.factory();
   plan.metrics = model.metrics;
   std::vector<int64_t> trained;  // the sizes of parameters
@@ -104,31 +120,18 @@ Model set_model(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan
     plan.parameter_count += param.numel();
     if (param.requires_grad()) trained.push_back(param.numel());
   }
-  plan.largest_bucket = largest_bucket(trained, element_bytes(plan), plan.trainer.replica.sync);
-  plan.has_batch_norm = !model.module->buffers().empty();
+  plan.largest_bucket = largest_bucket(trained, plan.element_bytes(), plan.trainer.replica.sync);
+  if (!plan.program) plan.has_batch_norm = !model.module->buffers().empty();
   return model;
-}
-
-// Runs a forward and a backward pass of two rows: from then on the memory of torch's kernels and libraries is
-// resident. In a thread of its own, since torch ties its number of threads to the thread that computes first.
-void touch_kernels(const TrainPlan& plan, const Model& model) {
-  ReplicaWorkers worker({torch::kCPU}, plan.trainer.threads);
-  worker.run([&](int) {
-    const AutocastGuard autocast(plan.trainer.replica.precision, torch::kCPU);
-    std::vector<int64_t> shape{2};
-    shape.insert(shape.end(), plan.data.set.row_shape.begin(), plan.data.set.row_shape.end());
-    model.loss_sum({torch::zeros(shape), torch::zeros({2}, torch::kInt64)}).loss.backward();
-  });
 }
 
 // Without rows the first replica's batch-norm statistics would stay those of the initial weights.
 void check_root_trains(const TrainFlags& options, const TrainPlan& plan) {
   if (!plan.has_batch_norm || plan.trainer.bn != BnPolicy::kRoot || step_sizes(plan).front() > 0) return;
   throw UsageError(
-      fmt::format(
-          "--split {} gives the first replica no image of a batch of {}, but {} is evaluated with that "
-          "replica's batch-norm statistics (--bn root)",
-          options.split, with_commas(plan.batch_size), plan.model),
+      fmt::format("--split {} gives the first replica no {} of a batch of {}, but {} is evaluated with that "
+                  "replica's batch-norm statistics (--bn root)",
+                  options.split, plan.data.set.row_noun, with_commas(plan.batch_size), plan.model),
       "use --bn sync or --bn average, or give the first replica a share");
 }
 
@@ -141,7 +144,7 @@ int64_t kept_of(const TrainerOptions& trainer) {
 }
 
 TrainPlan plan_without_data(const TrainFlags& options, const TrainWorld& world) {
-  const auto& recipe = find_recipe(options.recipe);
+  const auto& recipe = recipe_of(options);
   TrainPlan plan;
   plan.world = world;
   plan.recipe = recipe.name;
@@ -195,32 +198,6 @@ TrainerOptions trainer_options_of(const TrainFlags& flags, const Recipe& recipe)
 
 void check_train_values(const TrainFlags& options) { plan_without_data(options, {}); }
 
-std::string TrainPlan::replica_device(int rank) const {
-  return world.single_process() ? trainer.devices.at(static_cast<size_t>(rank)).str()
-                                : world.replica_device(rank);
-}
-
-std::string TrainPlan::device_lists() const {
-  return world.single_process() ? to_string(trainer.devices) : world.device_lists();
-}
-
-std::optional<int64_t> TrainPlan::wire_bytes() const {
-  if (world.single_process()) return 0;
-  if (trainer.allreduce == Allreduce::kNccl) return std::nullopt;
-  const int64_t bytes = parameter_count * element_bytes(*this);
-  if (!trainer.replica.invariant) {
-    return wire_bytes_of_sum(bytes, world.place.processes, trainer.compress);
-  }
-  return wire_bytes_of_gather(bytes, world.place.processes, world.layout().most_replicas());
-}
-
-ModelSpec TrainPlan::spec() const {
-  auto spec = model_spec(model, data.set);
-  spec.dtype = dtype_of(trainer.replica.precision);
-  spec.kernels = kernels;
-  return spec;
-}
-
 namespace {
 
 // How many of a row's activations have 16 bits. In fp16 lockstep's kernels compute all layers, in fp32, or
@@ -230,7 +207,7 @@ int64_t elements_of_16_bits(const TrainPlan& plan, const ModelCosts& costs, torc
     case Precision::kBf16:
       return costs.activations - costs.floats;
     case Precision::kFp16:
-      return stays_in_fp32(plan.spec(), device) ? 0 : costs.activations;
+      return plan.stays_in_fp32(device) ? 0 : costs.activations;
     default:
       return 0;
   }
@@ -240,13 +217,15 @@ int64_t elements_of_16_bits(const TrainPlan& plan, const ModelCosts& costs, torc
 
 int64_t replica_bytes(const TrainPlan& plan, int64_t rows, torch::DeviceType device) {
   const auto& replica = plan.trainer.replica;
-  const int64_t element = element_bytes(plan);
-  const auto costs = costs_of(plan.spec(), device, replica_threads(plan.trainer));
-  const int64_t halves = elements_of_16_bits(plan, costs, device);
+  const int64_t element = plan.element_bytes();
   const int64_t partial_sums = replica.invariant ? 3 : 0;
   const int64_t trained_copy = plan.trainer.ema > 0 ? 1 : 0;  // while the average is tested
-  return element * (2 + kept_of(plan.trainer) + partial_sums + trained_copy) * plan.parameter_count +
-         (element * costs.activations - element / 2 * halves) * rows + costs.working_bytes;
+  const int64_t weights =
+      element * (2 + kept_of(plan.trainer) + partial_sums + trained_copy) * plan.parameter_count;
+  if (plan.program) return weights + plan.measured_row_bytes * rows;
+  const auto costs = costs_of(plan.spec(), device, replica_threads(plan.trainer));
+  const int64_t halves = elements_of_16_bits(plan, costs, device);
+  return weights + (element * costs.activations - element / 2 * halves) * rows + costs.working_bytes;
 }
 
 int64_t host_bytes(const TrainPlan& plan) {
@@ -262,24 +241,30 @@ int64_t host_bytes(const TrainPlan& plan) {
     bytes += replica_bytes(plan, std::max(trained, evaluated / kForwardShare), torch::kCPU);
   }
   if (plan.keeps_checkpoints)
-    bytes += element_bytes(plan) * (1 + kept_of(plan.trainer)) * plan.parameter_count;
+    bytes += plan.element_bytes() * (1 + kept_of(plan.trainer)) * plan.parameter_count;
   if (plan.trainer.compress == Compress::kNone) return bytes;
   return bytes + compressed_sum_bytes(plan.largest_bucket, plan.world.place.processes);
 }
 
 TrainPlan make_train_plan(const TrainFlags& options, std::optional<LoadedData> data,
                           const TrainWorld& world) {
-  const auto& recipe = find_recipe(options.recipe);
+  const auto& recipe = recipe_of(options);
   // First what needs no data: its errors come before the data are read.
   auto plan = plan_without_data(options, world);
+  set_program(options, plan);
   set_arithmetic(plan.trainer.replica.precision, plan.deterministic);
   plan.data = data ? std::move(*data)
                    : load_data(options.data, options.trainer.seed, {options.limit_train, options.limit_test});
   set_batches(options, recipe, plan);
+  check_program_rows(plan);
   {
     const auto model = set_model(options, recipe, plan);
     check_root_trains(options, plan);
-    touch_kernels(plan, model);
+    if (plan.program) {
+      plan.measured_row_bytes = try_program(plan, model);
+    } else {
+      touch_kernels(plan, model);
+    }
   }  // frees the model before memory is measured
   // Resident now: the program, its libraries, its kernels, the data.
   plan.memory_estimate = resident_bytes() + host_bytes(plan);

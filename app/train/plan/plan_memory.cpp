@@ -56,10 +56,11 @@ void need_memory_for(std::span<const TrainPlan> plans) {
   int64_t bytes = 0;
   for (const auto& plan : plans) bytes += host_bytes(plan);
   const auto& first = plans.front();
-  need_host_memory(bytes,
-                   fmt::format("training {} per step on {}", counted(first.batch_size, "image"),
-                               plans.size() > 1 ? "all lists at once" : to_string(first.trainer.devices)),
-                   "--batch-size, or fewer replicas (--devices)");
+  need_host_memory(
+      bytes,
+      fmt::format("training {} per step on {}", counted(first.batch_size, first.data.set.row_noun),
+                  plans.size() > 1 ? "all lists at once" : to_string(first.trainer.devices)),
+      "--batch-size, or fewer replicas (--devices)");
 }
 
 MemoryError out_of_memory(const std::string& words, const TrainPlan& plan) {

@@ -9,6 +9,7 @@
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/app/train/plan/combinations.h>
 #include <lockstep/app/train/plan/plan.h>
+#include <lockstep/app/train/plan/program.h>
 #include <lockstep/app/train/plan/recipe.h>
 #include <lockstep/models/costs.h>
 #include <lockstep/parallel/collectives/allreduce/local_algorithms.h>
@@ -21,8 +22,11 @@ namespace lockstep {
 namespace {
 
 std::string data_text(const LoadedData& data) {
-  return fmt::format("{}, {} training and {} test images ({})", data.set.name,
-                     with_commas(data.set.train.rows), data.test_count(), data.origin);
+  auto text =
+      fmt::format("{}, {} training and {} test {}s ({})", data.set.name, with_commas(data.set.train.rows),
+                  data.test_count(), data.set.row_noun, data.origin);
+  if (!data.set.content.empty()) text += ": " + data.set.content;
+  return text;
 }
 
 // "512:1,536"
@@ -46,11 +50,11 @@ std::string batch_text(const TrainPlan& plan) {
                 : fmt::format("{} or {} per replica", largest, with_commas(sizes.back()));
   }
   const int64_t last = plan.data.set.train.rows - (plan.steps_per_epoch - 1) * plan.batch_size;
-  auto text = fmt::format("{} per step, {}; {} per epoch", counted(plan.batch_size, "image"), shard,
-                          counted(plan.steps_per_epoch, "step"));
+  auto text = fmt::format("{} per step, {}; {} per epoch", counted(plan.batch_size, plan.data.set.row_noun),
+                          shard, counted(plan.steps_per_epoch, "step"));
   if (plan.steps_per_epoch > 1) text += fmt::format(", the last with {}", with_commas(last));
   if (plan.steps_per_epoch == 1 && last < plan.batch_size) {
-    text += fmt::format(", with only {}", counted(last, "image"));
+    text += fmt::format(", with only {}", counted(last, plan.data.set.row_noun));
   }
   if (plan.trainer.accumulate > 1) {
     text += fmt::format("; each shard in {} micro-batches", with_commas(plan.trainer.accumulate));
@@ -114,7 +118,7 @@ std::string arithmetic_text(const TrainPlan& plan) {
     text += fmt::format(", the loss scaled by {} at first",
                         with_commas(std::llround(plan.trainer.replica.loss_scale.initial)));
   }
-  if (halves && any_cpu(plan.trainer.devices) && stays_in_fp32(plan.spec(), torch::kCPU)) {
+  if (halves && any_cpu(plan.trainer.devices) && plan.stays_in_fp32(torch::kCPU)) {
     text += fmt::format("; {} in fp32 on CPUs, which is faster", plan.model);
   }
   if (plan.kernels == Kernels::kTorch) text += "; torch's kernels only";
@@ -200,6 +204,12 @@ std::string checks_text(const TrainPlan& plan) {
                        : fmt::format("replicas are compared every {}", counted(interval, "step"));
 }
 
+std::string model_text(const TrainPlan& plan) {
+  const auto start =
+      plan.initialization ? initialization_text(*plan.initialization) : "the model's own initial weights";
+  return fmt::format("{}, {} parameters; {}", plan.model, with_commas(plan.parameter_count), start);
+}
+
 // Whose statistics batch norms use, where replicas may have different ones.
 template <class Row>
 void add_batch_norm_row(const TrainPlan& plan, const Row& row) {
@@ -222,9 +232,13 @@ std::string describe(const TrainPlan& plan, size_t width) {
     text += fmt::format("  {:<11}{}\n", name, wrapped(value, kValues, width));
   };
   row("recipe", plan.recipe);
-  const auto start =
-      plan.initialization ? initialization_text(*plan.initialization) : "the model's own initial weights";
-  row("model", fmt::format("{}, {} parameters; {}", plan.model, with_commas(plan.parameter_count), start));
+  if (plan.program) {
+    for (const auto& [name, value] : program_rows(*plan.program)) row(name, value);
+    row("model", fmt::format("{} parameters, as the program has them; loss {}",
+                             with_commas(plan.parameter_count), loss_text(*plan.loss)));
+  } else {
+    row("model", model_text(plan));
+  }
   row("data", data_text(plan.data));
   if (!plan.world.single_process()) row("processes", plan.world.text());
   row("devices", devices_text(plan));

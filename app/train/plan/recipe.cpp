@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include <lockstep/app/train/plan/flags.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -48,6 +49,15 @@ constexpr std::array kRecipes = {
            .warmup_epochs = 1},
 };
 
+// The values that torch's users begin with. --recipe does not know it: --program brings it.
+constexpr Recipe kProgramRecipe{.name = "program",
+                                .what = "an exported program, SGD with momentum",
+                                .paper = "",
+                                .model = "program",
+                                .lr = .01,
+                                .per_device = false,
+                                .momentum = .9};
+
 }  // namespace
 
 std::span<const Recipe> recipes() { return kRecipes; }
@@ -83,6 +93,11 @@ const Recipe& find_recipe(std::string_view name) {
     known += fmt::format("{}{}", known.empty() ? "" : ", ", recipe.name);
   }
   throw UsageError(fmt::format("unknown recipe '{}'", name), fmt::format("known recipes: {}", known));
+}
+
+const Recipe& recipe_of(const TrainFlags& flags) {
+  if (flags.recipe) return find_recipe(*flags.recipe);
+  return flags.program ? kProgramRecipe : kRecipes.front();
 }
 
 }  // namespace lockstep

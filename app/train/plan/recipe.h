@@ -13,6 +13,8 @@
 
 namespace lockstep {
 
+struct TrainFlags;
+
 struct Recipe {
   std::string_view name;
   std::string_view what;   // one line
@@ -32,6 +34,7 @@ struct Recipe {
   int64_t warmup_epochs = 0;
 };
 
+// The recipes that have a name for --recipe.
 std::span<const Recipe> recipes();
 std::vector<std::string> recipe_names();
 
@@ -43,5 +46,9 @@ std::string_view initialization_text(Initialization how);
 
 // Throws UsageError that lists the known names.
 const Recipe& find_recipe(std::string_view name);
+
+// The values for what these flags train: those of the named recipe, else of an exported program, else of the
+// first recipe. Throws as find_recipe() does.
+const Recipe& recipe_of(const TrainFlags& flags);
 
 }  // namespace lockstep

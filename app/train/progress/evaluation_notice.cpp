@@ -8,15 +8,15 @@
 
 namespace lockstep {
 
-EvaluationNotice::EvaluationNotice(SecondsClock clock, Tell tell)
-    : clock_(std::move(clock)), tell_(std::move(tell)) {
+EvaluationNotice::EvaluationNotice(std::string row_noun, SecondsClock clock, Tell tell)
+    : row_noun_(std::move(row_noun)), clock_(std::move(clock)), tell_(std::move(tell)) {
   lines_.start(clock_());
 }
 
 void EvaluationNotice::operator()(int64_t rows_done, int64_t rows) {
   const double now = clock_();
   if (!lines_.due(now) || rows_done == rows) return;
-  tell_(fmt::format("evaluating: {} of {} images", with_commas(rows_done), with_commas(rows)));
+  tell_(fmt::format("evaluating: {} of {} {}s", with_commas(rows_done), with_commas(rows), row_noun_));
   lines_.shown(now);
 }
 

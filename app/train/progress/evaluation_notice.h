@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <string_view>
 
 #include <lockstep/app/terminal/line_timer.h>
@@ -16,13 +17,14 @@ class EvaluationNotice {
  public:
   using Tell = std::function<void(std::string_view line)>;
 
-  // Create it when the evaluation starts.
-  explicit EvaluationNotice(SecondsClock clock = steady_seconds, Tell tell = inform);
+  // Create it when the evaluation starts. row_noun: as of TrainingData.
+  explicit EvaluationNotice(std::string row_noun, SecondsClock clock = steady_seconds, Tell tell = inform);
 
   // Call it after each block.
   void operator()(int64_t rows_done, int64_t rows);
 
  private:
+  const std::string row_noun_;
   const SecondsClock clock_;
   const Tell tell_;
   LineTimer lines_;

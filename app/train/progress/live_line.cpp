@@ -51,11 +51,11 @@ std::vector<LiveText> texts_of(const LiveFigures& figures) {
   if (const auto& evaluated = figures.evaluated) {
     texts.push_back({0, fmt::format("evaluating {:2}%", whole_percent(*evaluated))});
   } else if (const auto& speed = figures.images_per_second) {
-    texts.push_back({4, with_commas(std::llround(std::min(*speed, 1e15))) + " img/s"});
+    texts.push_back({4, with_commas(std::llround(std::min(*speed, 1e15))) + " " + figures.speed_unit});
   }
   if (const auto& sums = figures.sums) {
     texts.push_back({2, loss_text(sums->mean_loss())});
-    texts.push_back({3, mean_text(*sums, sums->metrics.front())});
+    if (!sums->metrics.empty()) texts.push_back({3, mean_text(*sums, sums->metrics.front())});
   }
   return texts;
 }

@@ -19,7 +19,8 @@ struct LiveFigures {
   std::optional<double> evaluated = {};          // share of the evaluation under way
   std::optional<double> seconds_left = {};       // of the run
   std::optional<double> images_per_second = {};  // this and the sums: as the epoch's line will say
-  std::optional<RowSums> sums = {};              // of at least one row
+  std::string speed_unit = "rows/s";
+  std::optional<RowSums> sums = {};  // of at least one row
 };
 
 // "epoch  3/10 ████████▌           41% | 2:13 left | 20,755 img/s | loss 0.5123 | top1 81.2%"

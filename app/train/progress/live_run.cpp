@@ -67,6 +67,7 @@ LiveRun::LiveRun(const TrainPlan& plan, const Terminal& terminal, pid_t group, S
       drawn_at_(clock_()),
       steps_left_(plan.total_steps) {
   figures_.epochs = plan.epochs;
+  figures_.speed_unit = speed_unit(plan.data.set);
 }
 
 void LiveRun::begin(int64_t epoch, int64_t steps_done, std::span<const double> accuracy) {

@@ -30,8 +30,8 @@ std::string place_in_run(std::string_view noun, int64_t number, int64_t all, boo
 
 // "loss 2.3026 acc 0.100"
 std::string epoch_text(const RowSums& sums) {
-  return fmt::format("loss {:.4f} {} {:.3f}", sums.mean_loss(), short_name(sums.metrics.front().kind),
-                     headline(sums));
+  const auto headline = headline_text(sums);
+  return fmt::format("loss {:.4f}{}{}", sums.mean_loss(), headline.empty() ? "" : " ", headline);
 }
 
 // A line below that of these steps; empty where none was skipped.
@@ -67,9 +67,10 @@ std::optional<StepTimes> StepInterval::mean_times() const {
 std::string step_line(const StepInterval& steps, const RunPosition& position, const TrainPlan& plan) {
   std::vector<std::string> means;
   for (const auto& metric : steps.sums.metrics) means.push_back(mean_text(steps.sums, metric));
+  const auto* bar = means.empty() ? "" : " | ";
   const auto figures =
-      fmt::format("loss {:.4f} | {} | {} img/s", steps.sums.mean_loss(), fmt::join(means, " "),
-                  with_commas(std::llround(steps.images_per_second())));
+      fmt::format("loss {:.4f}{}{} | {} {}", steps.sums.mean_loss(), bar, fmt::join(means, " "),
+                  with_commas(std::llround(steps.images_per_second())), speed_unit(plan.data.set));
   std::string line;
   for (int totals = 2; totals >= 0 && (line.empty() || line.size() > kStepLineColumns); --totals) {
     line = fmt::format("{} | {} | {}", place_in_run("epoch", position.epoch, plan.epochs, totals > 1),
@@ -95,9 +96,12 @@ std::string epoch_lines(const EpochReport& report, const TrainPlan& plan) {
 
 std::string closing_line(const RunReport& report, const TrainPlan& plan) {
   const auto& data = plan.data;
-  const auto limited = data.test_limited() ? fmt::format(" ({} images)", data.test_count()) : "";
-  return fmt::format("test acc: {:.2f}{}, {:.1f} sec/epoch on {}", report.test_accuracy, limited,
-                     report.seconds_per_epoch, plan.device_lists());
+  const auto limited =
+      data.test_limited() ? fmt::format(" ({} {}s)", data.test_count(), data.set.row_noun) : "";
+  const auto result = report.test_accuracy ? fmt::format("acc: {:.2f}", *report.test_accuracy)
+                                           : fmt::format("loss: {:.4f}", report.test_loss);
+  return fmt::format("test {}{}, {:.1f} sec/epoch on {}", result, limited, report.seconds_per_epoch,
+                     plan.device_lists());
 }
 
 Json plan_json(const TrainPlan& plan) {
@@ -132,10 +136,11 @@ Json step_json(const StepInterval& steps, const RunPosition& position) {
 
 Json epoch_json(const EpochReport& report) {
   const auto& trained = report.trained.sums;
-  Json json{{"event", "epoch"},
-            {"epoch", report.epoch},
-            {"train_loss", trained.mean_loss()},
-            {fmt::format("train_{}", epoch_name(trained.metrics.front().kind)), headline(trained)}};
+  Json json{{"event", "epoch"}, {"epoch", report.epoch}, {"train_loss", trained.mean_loss()}};
+  if (!trained.metrics.empty()) {
+    const auto& first = trained.metrics.front();
+    json[fmt::format("train_{}", epoch_name(first.kind))] = trained.value(first);
+  }
   add_loss_scale(report.trained, json);
   json.update(test_means(report.test));
   json["train_seconds"] = report.seconds;
@@ -146,7 +151,8 @@ Json epoch_json(const EpochReport& report) {
 Json done_json(const RunReport& report) {
   Json json{{"event", "end"}, {"status", "done"}, {"steps", report.steps}};
   if (report.measured) {
-    json["test_accuracy"] = report.test_accuracy;
+    if (report.test_accuracy) json["test_accuracy"] = *report.test_accuracy;
+    if (!report.test_accuracy) json["test_loss"] = report.test_loss;
     json["seconds_per_epoch"] = report.seconds_per_epoch;
   }
   json["peak_resident_bytes"] = report.peak_bytes;

@@ -43,9 +43,9 @@ struct EpochReport {
 };
 
 struct RunReport {
-  double test_accuracy = 0;
-  double test_loss = 0;          // mean over the test images, after the last epoch like the accuracy
-  double train_loss = 0;         // mean over the last epoch's images, each before its step
+  std::optional<double> test_accuracy{};  // nothing for a model that counts no classes
+  double test_loss = 0;                   // mean over the test images, after the last epoch like the accuracy
+  double train_loss = 0;                  // mean over the last epoch's images, each before its step
   double seconds_per_epoch = 0;  // training alone, scaled to a whole epoch if a limit cut the run short
   int64_t steps = 0;
   double updates_per_step = 1;  // below 1 if steps were skipped in fp16

@@ -49,7 +49,7 @@ nlohmann::ordered_json plan_fields(const TrainPlan& plan) {
 }
 
 nlohmann::ordered_json agreed_fields(const TrainFlags& flags, const TrainPlan& plan) {
-  const auto& recipe = find_recipe(flags.recipe);
+  const auto& recipe = recipe_of(flags);
   nlohmann::ordered_json fields;
   for (const auto& setting : all_settings()) {
     if (!(setting.in & kAgreed)) continue;
@@ -59,7 +59,7 @@ nlohmann::ordered_json agreed_fields(const TrainFlags& flags, const TrainPlan& p
 }
 
 nlohmann::ordered_json shared_fields(unsigned in, const TrainFlags& flags, const TrainPlan& plan) {
-  const auto& recipe = find_recipe(flags.recipe);
+  const auto& recipe = recipe_of(flags);
   nlohmann::ordered_json fields;
   for (const auto& setting : all_settings()) {
     if (!(setting.in & in)) continue;

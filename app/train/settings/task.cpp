@@ -1,4 +1,4 @@
-// The settings of what is trained, on which images, and for how long.
+// The settings of what is trained, on which rows, and for how long.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -11,6 +11,8 @@
 #include <lockstep/data/data_folder.h>
 #include <lockstep/models/factory.h>
 #include <lockstep/models/initialize.h>
+#include <lockstep/models/program.h>
+#include <lockstep/support/printable.h>
 
 namespace lockstep {
 namespace {
@@ -32,6 +34,7 @@ CLI::Option* add_recipe(CLI::App& command, const std::string& flag, TrainFlags& 
   return command
       .add_option(flag, flags.recipe,
                   "Named set of values, see 'lockstep recipes'; other flags take precedence")
+      ->default_str(std::string(recipes().front().name))
       ->check(known_recipe())
       ->type_name("NAME");
 }
@@ -41,18 +44,41 @@ CLI::Option* add_model(CLI::App& command, const std::string& flag, TrainFlags& f
       ->check(one_of(model_names()));
 }
 
+CLI::Option* add_program(CLI::App& command, const std::string& flag, TrainFlags& flags) {
+  return command
+      .add_option(flag, flags.program,
+                  "Instead of a model: a program that Python has exported, by scripts/export_program.py or "
+                  "torch.export.save")
+      ->type_name("FILE");
+}
+
+// The name before the colon.
+CLI::Validator known_loss() {
+  const auto known = one_of(names_of(kProgramLossNames));
+  return CLI::Validator(
+      [known](const std::string& text) -> std::string {
+        if (auto problem = known(text.substr(0, text.find(':'))); !problem.empty()) return problem;
+        return parse_loss(text) ? "" : "names no output behind its colon: " + in_quotes(text);
+      },
+      known.get_description());
+}
+
+CLI::Option* add_loss(CLI::App& command, const std::string& flag, TrainFlags& flags) {
+  return add_loss_flag(command, flag, flags.loss);
+}
+
 CLI::Option* add_data(CLI::App& command, const std::string& flag, TrainFlags& flags) {
   return command
       .add_option(
           flag, flags.data,
-          fmt::format("Folder with four IDX files, as of Fashion-MNIST, or {} (default: LOCKSTEP_DATA, "
-                      "else Debian's folder)",
+          fmt::format("Folder with four IDX files, as of Fashion-MNIST, a safetensors file of train.NAME and "
+                      "test.NAME, or {} (default: LOCKSTEP_DATA, else Debian's folder)",
                       known_data_words()))
-      ->type_name("DIR");
+      ->type_name("DIR|FILE");
 }
 
 CLI::Option* add_limit_train(CLI::App& command, const std::string& flag, TrainFlags& flags) {
-  return command.add_option(flag, flags.limit_train, "Use only the first N training images")
+  return command.add_option(flag, flags.limit_train, "Use only the first N training rows")
       ->check(positive_int(kMaxRows));
 }
 
@@ -67,15 +93,31 @@ CLI::Option* add_limit_steps(CLI::App& command, const std::string& flag, TrainFl
 }
 
 CLI::Option* add_epochs(CLI::App& command, const std::string& flag, TrainFlags& flags) {
-  return command.add_option(flag, flags.epochs, "Passes over the training images (default: the recipe's)")
+  return command.add_option(flag, flags.epochs, "Passes over the training rows (default: the recipe's)")
       ->check(positive_int(kMaxEpochs));
 }
 
 CLI::Option* add_seed(CLI::App& command, const std::string& flag, TrainFlags& flags) {
   return command
       .add_option(flag, flags.trainer.seed,
-                  "Seed of the initial weights, the order of the images and synthetic data")
+                  "Seed of the initial weights, the order of the rows and synthetic data")
       ->check(non_negative_int());
+}
+
+// With its whole path.
+Json configured_program(const TrainFlags& flags, const TrainPlan&) {
+  return flags.program ? Json(std::filesystem::absolute(*flags.program).native()) : Json();
+}
+
+// A checkpoint keeps its configuration in JSON, as for the data below.
+Json kept_program(const TrainFlags& flags, const TrainPlan& plan) {
+  auto path = configured_program(flags, plan);
+  return Json::parse(json_line(path)) == path ? path : Json();
+}
+
+Json given_loss(const TrainFlags& flags) {
+  if (!flags.program) return {};
+  return loss_text(flags.loss.value_or(LossChoice()));
 }
 
 // With its whole path.
@@ -97,6 +139,9 @@ constexpr Setting kTaskSettings[] = {
      .add = add_recipe,
      .in = kInPlan | kInBench | kInSweep | kAgreed | kInConfig,
      .planned = [](const auto& plan) -> Json { return plan.recipe; },
+     .config = [](const auto& flags, const auto& plan) -> Json {
+       return flags.program ? Json() : Json(plan.recipe);
+     },
      .on_resume = OnResume::kRefused},
     {.name = "model",
      .commands = kAllCommands,
@@ -104,6 +149,26 @@ constexpr Setting kTaskSettings[] = {
      .add = add_model,
      .in = kInPlan | kInBench | kInSweep | kAgreed | kInConfig,
      .planned = [](const auto& plan) -> Json { return plan.model; },
+     .config = [](const auto& flags, const auto& plan) -> Json {
+       return flags.program ? Json() : Json(plan.model);
+     },
+     .on_resume = OnResume::kRefused},
+    {.name = "program",  // its file may have moved: a run is of its bytes
+     .commands = kTrain | kSweep,
+     .group = HelpGroup::kTask,
+     .add = add_program,
+     .in = kInPlan | kInSweep | kAgreed | kInConfig,
+     .planned = [](const auto& plan) -> Json { return plan.program ? Json(plan.program->digest()) : Json(); },
+     .config = configured_program,
+     .kept = kept_program,
+     .on_resume = OnResume::kRefused},
+    {.name = "loss",
+     .commands = kTrain | kSweep,
+     .group = HelpGroup::kTask,
+     .add = add_loss,
+     .in = kInPlan | kInSweep | kAgreed | kInConfig,
+     .planned = [](const auto& plan) -> Json { return plan.loss ? Json(loss_text(*plan.loss)) : Json(); },
+     .config = [](const auto& flags, const auto&) { return given_loss(flags); },
      .on_resume = OnResume::kRefused},
     {.name = "parameters",
      .in = kInPlan | kAgreed,
@@ -176,8 +241,22 @@ constexpr Setting kTaskSettings[] = {
 }  // namespace
 
 CLI::Option* add_limit_test_flag(CLI::App& command, std::optional<int64_t>& rows) {
-  return command.add_option("--limit-test", rows, "Evaluate on the first N test images only")
+  return command.add_option("--limit-test", rows, "Evaluate on the first N test rows only")
       ->check(positive_int(kMaxRows));
+}
+
+// The output is looked for when the program has been read.
+CLI::Option* add_loss_flag(CLI::App& command, const std::string& flag, std::optional<LossChoice>& loss) {
+  const auto parse = [&loss](const CLI::results_t& words) {
+    loss = parse_loss(words.front());
+    return loss.has_value();
+  };
+  return command
+      .add_option(flag, parse,
+                  "Loss of a program: of its first output, or with :OUTPUT of another one. own: the program "
+                  "returns it (default: classification)")
+      ->check(known_loss())
+      ->type_name("NAME[:OUTPUT]");
 }
 
 std::span<const Setting> task_settings() { return kTaskSettings; }

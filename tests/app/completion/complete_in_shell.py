@@ -24,7 +24,7 @@ LINES = {
     "lockstep train --precision=bf": "lockstep train --precision=bf16 ",
     "lockstep train --recipe res": "lockstep train --recipe resnet18-",
     "lockstep train --recipe resnet18-fl": "lockstep train --recipe resnet18-fleet ",
-    "lockstep train --quiet --prog": "lockstep train --quiet --progress ",
+    "lockstep train --quiet --progre": "lockstep train --quiet --progress ",
     "lockstep train --epochs 2 --kernels di": "lockstep train --epochs 2 --kernels direct ",
     "lockstep train --epochs pre": "lockstep train --epochs pre",
     "lockstep bench sc": "lockstep bench scaling ",

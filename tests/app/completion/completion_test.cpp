@@ -172,7 +172,7 @@ TEST_CASE("files and folders are offered where a flag takes one") {
   CHECK(values("lockstep train --save") == std::set<std::string>{"@files"});
   CHECK(values("lockstep train --output") == std::set<std::string>{"@folders"});
   CHECK(values("lockstep train --resume") == std::set<std::string>{"auto", "@folders"});
-  CHECK(values("lockstep train --data") == std::set<std::string>{"synthetic", "@folders"});
+  CHECK(values("lockstep train --data") == std::set<std::string>{"synthetic", "@files", "@folders"});
   CHECK(values("lockstep train --epochs") == std::set<std::string>{"@"});
   CHECK(values("lockstep train --quiet").empty());
   CHECK(bash_words(texts.bash, "_lockstep_arguments", "lockstep plot") == std::set<std::string>{"@files"});

@@ -42,7 +42,7 @@ TEST_CASE("a count of rows is shown as a percentage, any other metric as its fin
   const auto tokens = sums_of_tokens();
   CHECK(mean_text(tokens, tokens.metrics.at(0)) == "perplexity 7.3891");  // e^2
   CHECK(mean_text(tokens, tokens.metrics.at(1)) == "right 25.0%");
-  CHECK(headline(kSums) == .097);
+  CHECK(accuracy_of(kSums) == .097);
 }
 
 TEST_CASE("checkpoints keep the sums, counts as whole numbers, and weights where they are not the rows") {

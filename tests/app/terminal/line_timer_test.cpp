@@ -64,10 +64,11 @@ TEST_CASE("a pause does not count as work, and does not restart the wait for the
 
 TEST_CASE("a long evaluation prints progress lines, and none at its end") {
   // 8 blocks of 256 rows and one of 100; each takes `block` seconds.
-  const auto said = [](double block) {
+  const auto said = [](double block, const std::string& row_noun = "image") {
     std::vector<std::string> lines;
     double now = 0;
-    EvaluationNotice notice([&] { return now; }, [&](std::string_view line) { lines.emplace_back(line); });
+    EvaluationNotice notice(
+        row_noun, [&] { return now; }, [&](std::string_view line) { lines.emplace_back(line); });
     for (int64_t rows = 256; rows <= 2048; rows += 256) {
       now += block;
       notice(rows, 2148);
@@ -80,4 +81,5 @@ TEST_CASE("a long evaluation prints progress lines, and none at its end") {
   CHECK(said(2) ==
         std::vector<std::string>{"evaluating: 256 of 2,148 images", "evaluating: 1,536 of 2,148 images"});
   CHECK(said(100).size() == 8);
+  CHECK(said(2, "row").front() == "evaluating: 256 of 2,148 rows");
 }

@@ -286,7 +286,7 @@ void check_flags(const Refused& row, const std::function<void(const TrainFlags&)
 }  // namespace
 
 TEST_CASE("a combination that makes no sense is refused, by the library with keys and by flags with flags") {
-  const auto check = [](const TrainFlags& flags) { check_combinations(flags, find_recipe(flags.recipe)); };
+  const auto check = [](const TrainFlags& flags) { check_combinations(flags, recipe_of(flags)); };
   for (const auto& row : kRefused) {
     check_library(row);
     check_flags(row, check);
@@ -297,7 +297,7 @@ TEST_CASE("a combination that these devices exclude is refused when they are kno
   for (const auto& row : kRefusedHere) {
     check_library(row);
     check_flags(row, [](const TrainFlags& flags) {
-      check_combinations(flags, find_recipe(flags.recipe));  // accepts it
+      check_combinations(flags, recipe_of(flags));  // accepts it
       check_train_values(flags);
     });
   }
@@ -321,7 +321,7 @@ TEST_CASE("similar combinations that make sense are accepted") {
            {"--split", "even", "--invariant", "--accumulate", "1"}}) {
     INFO(fmt::format("{}", fmt::join(words, " ")));
     const auto flags = parsed_flags(words);
-    CHECK_NOTHROW(check_combinations(flags, find_recipe(flags.recipe)));
+    CHECK_NOTHROW(check_combinations(flags, recipe_of(flags)));
   }
 }
 

@@ -25,7 +25,7 @@ struct RefusedValue {
 std::string refusal_of_flags(const Words& words) {
   try {
     const auto flags = parsed_flags(words);
-    check_combinations(flags, find_recipe(flags.recipe));
+    check_combinations(flags, recipe_of(flags));
     check_train_values(flags);
   } catch (const UsageError&) {
     const auto shown = as_error(std::current_exception());

@@ -19,6 +19,10 @@ TrainPlan plan_on(const std::vector<torch::Device>& devices) {
   plan.recipe = "resnet18-pytorch";
   plan.model = "resnet18";
   plan.parameter_count = 11'175'818;
+  plan.data.set.spec = {{.name = "images", .row_shape = {1, 28, 28}},
+                        {.name = "labels", .dtype = torch::kInt64, .role = Role::kTarget}};
+  plan.data.set.classes = 10;
+  plan.data.set.row_noun = "image";
   plan.data.set.train.rows = 1000;
   plan.data.set.test.rows = 100;
   plan.trainer.devices = devices;

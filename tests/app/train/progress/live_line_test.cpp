@@ -23,6 +23,7 @@ LiveFigures figures_of(double done) {
           .done = done,
           .seconds_left = 133,
           .images_per_second = 20755.4,
+          .speed_unit = "img/s",
           .sums = testing::classified(5123.4, 10'000, 8125)};
 }
 

@@ -25,6 +25,7 @@ TrainPlan plan_of_70_steps() {
   plan.epochs = 4;
   plan.steps_per_epoch = 20;
   plan.total_steps = 70;
+  plan.data.set.row_noun = "image";
   return plan;
 }
 

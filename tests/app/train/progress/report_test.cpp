@@ -17,6 +17,7 @@ namespace {
 
 TrainPlan plan_of(int64_t epochs, int64_t steps_per_epoch) {
   TrainPlan plan;
+  plan.data.set.row_noun = "image";
   plan.epochs = epochs;
   plan.steps_per_epoch = steps_per_epoch;
   return plan;
@@ -52,6 +53,14 @@ TEST_CASE("a step line has epoch, step, loss, accuracies and speed") {
   CHECK(step_line(interval_of(testing::classified(2302.8, 1000, 97, 505), 96'517.6), {.epoch = 1, .step = 50},
                   plan_of(10, 235)) ==
         "epoch  1/10 | step  50/235 | loss 2.3028 | top1  9.7% top5 50.5% | 96,518 img/s");
+}
+
+TEST_CASE("a step line counts rows unless they are images") {
+  auto plan = plan_of(10, 235);
+  plan.data.set.row_noun = "row";
+  CHECK(step_line(interval_of(testing::classified(2302.8, 1000, 97, 505), 96'517.6), {.epoch = 1, .step = 50},
+                  plan) ==
+        "epoch  1/10 | step  50/235 | loss 2.3028 | top1  9.7% top5 50.5% | 96,518 rows/s");
 }
 
 TEST_CASE("steps that fp16 skips have a line below their step's and their epoch's, and keys in the metrics") {
@@ -101,6 +110,32 @@ TEST_CASE("an epoch has a line of losses and accuracies, and one of the rate and
   CHECK(epoch_lines(report, plan_of(10, 235)) ==
         "epoch  1/10 | train loss 2.3026 acc 0.100 | test loss 2.3017 acc 0.100 | 0.8 s\n"
         "    lr 0.2 | ms per step: data 0.1, compute 3.1, sync 0.0, update 0.2");
+}
+
+TEST_CASE("a run that counts no accuracy shows its metrics, if there are any, and closes with its loss") {
+  RowSums regression{
+      .loss = 500, .rows = 1000, .weight = 1000, .metrics = {{.kind = {.name = "mae"}, .sum = 250}}};
+  RowSums own_loss{.loss = 500, .rows = 1000, .weight = 1000};
+  auto plan = plan_of(10, 235);
+  plan.data.set.row_noun = "row";
+  plan.trainer.devices = {torch::kCPU};
+  const RunPosition position{.epoch = 1, .step = 50};
+  CHECK(step_line(interval_of(regression, 2000), position, plan) ==
+        "epoch  1/10 | step  50/235 | loss 0.5000 | mae 0.2500 | 2,000 rows/s");
+  CHECK(step_line(interval_of(own_loss, 2000), position, plan) ==
+        "epoch  1/10 | step  50/235 | loss 0.5000 | 2,000 rows/s");
+  EpochReport report{
+      .epoch = 1, .trained = {.lr = .2, .sums = regression}, .seconds = .75, .test = regression};
+  CHECK(epoch_lines(report, plan) ==
+        "epoch  1/10 | train loss 0.5000 mae 0.250 | test loss 0.5000 mae 0.250 | 0.8 s\n    lr 0.2");
+  report.trained.sums = report.test = own_loss;
+  CHECK(epoch_lines(report, plan) ==
+        "epoch  1/10 | train loss 0.5000 | test loss 0.5000 | 0.8 s\n    lr 0.2");
+  CHECK(epoch_json(report).at("test_loss") == .5);
+  CHECK(closing_line({.test_loss = .03125, .seconds_per_epoch = 3}, plan) ==
+        "test loss: 0.0312, 3.0 sec/epoch on [cpu]");
+  CHECK(done_json({.test_loss = .03125}).at("test_loss") == .03125);
+  CHECK_FALSE(done_json({.test_loss = .03125}).contains("test_accuracy"));
 }
 
 TEST_CASE("an epoch whose steps were all left out has no loss and no rate") {

@@ -1,0 +1,110 @@
+#include <lockstep/app/train/plan/first_pass.h>
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/nn/module.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <lockstep/app/machine/tensor_memory.h>
+#include <lockstep/app/train/plan/loss_choice.h>
+#include <lockstep/models/program.h>
+#include <lockstep/parallel/replica_workers.h>
+#include <lockstep/parallel/training/precision.h>
+#include <lockstep/parallel/training/replica_models.h>
+#include <lockstep/support/error.h>
+#include <lockstep/support/printable.h>
+#include <lockstep/support/thread_random.h>
+
+namespace lockstep {
+namespace {
+
+// Rows of these tensors in which all numbers are 0, for a model in fp32.
+Batch rows_of_zeros(const BatchSpec& spec, int64_t rows) {
+  Batch batch(std::make_shared<const BatchSpec>(spec));
+  for (size_t i = 0; i < batch.size(); ++i) {
+    auto sizes = spec[i].row_shape;
+    sizes.insert(sizes.begin(), rows);
+    const bool follows = spec[i].role == Role::kInput && torch::isFloatingType(spec[i].dtype);
+    batch[i] = torch::zeros(sizes, follows ? torch::kFloat32 : spec[i].dtype);
+  }
+  return batch;
+}
+
+// The first rows of a data set: two, unless the program takes other numbers.
+Batch first_rows(const DataRows& data, const Program::Rows& allowed, Precision precision) {
+  const auto rows = std::min(std::clamp<int64_t>(2, allowed.least, allowed.most), data.rows);
+  const auto source = data.sources(torch::kCPU);
+  Batch batch(std::make_shared<const BatchSpec>(source->spec()));
+  source->gather(torch::arange(rows), 0, batch);
+  return in_precision(batch, precision);
+}
+
+// Throws UsageError if the loss does not depend on each parameter that trains, as each step requires.
+void require_gradients(const TrainPlan& plan, const Model& model) {
+  constexpr size_t kShown = 4;
+  std::vector<std::string> missing, outputs;
+  size_t all = 0;
+  for (const auto& param : model.module->named_parameters()) {
+    if (!param->requires_grad()) continue;
+    ++all;
+    if (!param->grad().defined()) missing.push_back(param.key());
+  }
+  if (missing.empty()) return;
+  for (const auto& output : plan.program->outputs()) outputs.push_back(output.name);
+  const auto unreached = missing.size();
+  if (unreached > kShown) missing.resize(kShown);
+  const auto choose =
+      fmt::format("choose another output with --loss NAME:OUTPUT ({}), or ", fmt::join(outputs, ", "));
+  throw UsageError(
+      fmt::format("--loss {}: it depends on {} of the {} parameters of {}, and not on {}{}",
+                  loss_text(*plan.loss), all - unreached, all, in_quotes(plan.program->path().native()),
+                  fmt::join(missing, ", "), unreached > kShown ? ", ..." : ""),
+      (outputs.size() > 1 ? choose : "") +
+          "freeze the others in Python with requires_grad_(False) and export it again");
+}
+
+}  // namespace
+
+// In a thread of its own, since torch ties its number of threads to the thread that computes first.
+void touch_kernels(const TrainPlan& plan, const Model& model) {
+  ReplicaWorkers worker({torch::kCPU}, plan.trainer.threads);
+  worker.run([&](int) {
+    const AutocastGuard autocast(plan.trainer.replica.precision, torch::kCPU);
+    model.loss_sum(rows_of_zeros(plan.data.set.spec, 2)).loss.backward();
+  });
+}
+
+int64_t try_program(const TrainPlan& plan, const Model& model) {
+  const auto precision = plan.trainer.replica.precision;
+  move_module(*model.module, torch::kCPU, dtype_of(precision));
+  int64_t row_bytes = 1;
+  ReplicaWorkers worker({torch::kCPU}, plan.trainer.threads);
+  worker.run([&](int) {
+    // Torch's generator draws afterwards what it would have drawn.
+    const ThreadRandom random(at::make_generator<at::CPUGeneratorImpl>(plan.trainer.seed));
+    const AutocastGuard autocast(precision, torch::kCPU);
+    const auto rows = first_rows(plan.data.set.train, plan.program->rows(/*training=*/true), precision);
+    const auto bytes = peak_tensor_bytes([&] {
+      const auto loss = model.loss_sum(rows).loss;
+      if (loss.requires_grad()) loss.backward();
+    });
+    require_gradients(plan, model);
+    int64_t gradients = 0;
+    for (const auto& param : model.module->parameters()) {
+      if (param.requires_grad()) gradients += static_cast<int64_t>(param.nbytes());
+    }
+    row_bytes = std::max<int64_t>(1, (bytes - gradients) / rows.rows());
+    const torch::NoGradGuard no_grad;
+    model.module->eval();
+    model.loss_sum(first_rows(plan.data.set.test, plan.program->rows(/*training=*/false), precision));
+  });
+  return row_bytes;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,21 @@
+// A plan's model computes once: its kernels and libraries are resident from then on, so that the memory of a
+// run can be estimated, and what does not fit is found before the run begins.
+#pragma once
+
+#include <cstdint>
+
+#include <lockstep/app/train/plan/train_plan.h>
+#include <lockstep/support/types.h>
+
+namespace lockstep {
+
+// Runs a forward and a backward pass of two rows of zeros.
+void touch_kernels(const TrainPlan& plan, const Model& model);
+
+// Runs a program's step and evaluation with the first rows of the data. Changes `model`, which is thrown
+// away. Returns the bytes per row that the step held at most, beside the weights and their gradients. Throws
+// what the program and its loss throw for such rows: DataError for shapes and dtypes that do not fit; and
+// UsageError for a loss that does not depend on each parameter that trains.
+int64_t try_program(const TrainPlan& plan, const Model& model);
+
+}  // namespace lockstep

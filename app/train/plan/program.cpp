@@ -1,0 +1,285 @@
+#include <lockstep/app/train/plan/program.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <span>
+#include <system_error>
+#include <utility>
+
+#include <lockstep/parallel/devices.h>
+#include <lockstep/parallel/gradients/micro_shards.h>
+#include <lockstep/parallel/split_batch.h>
+#include <lockstep/parallel/training/evaluation.h>
+#include <lockstep/support/counted.h>
+#include <lockstep/support/error.h>
+#include <lockstep/support/printable.h>
+#include <lockstep/support/suggest.h>
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kShownOperations = 4;
+
+// Null for a program that does not say.
+const Program::Tensor* output_of(const Program& program, const LossChoice& choice) {
+  const auto& outputs = program.outputs();
+  const auto found = choice.output.empty()
+                         ? outputs.begin()
+                         : std::ranges::find(outputs, choice.output, &Program::Tensor::name);
+  return found == outputs.end() ? nullptr : &*found;
+}
+
+// The logits of a row, where it has one fixed number of them.
+std::optional<int64_t> classes_of(const Program& program, const LossChoice& choice) {
+  const auto* output = output_of(program, choice);
+  if (choice.loss != ProgramLoss::kClassification || !output || output->sizes.size() != 2)
+    return std::nullopt;
+  const auto classes = output->sizes.back();
+  return classes > 0 ? std::optional(classes) : std::nullopt;
+}
+
+OutputLoss output_loss(const Program& program, const LossChoice& choice) {
+  switch (choice.loss) {
+    case ProgramLoss::kMse:
+      return mse();
+    case ProgramLoss::kSmoothL1:
+      return smooth_l1();
+    case ProgramLoss::kCrossEntropy:
+      return token_cross_entropy();
+    default:
+      return classification(classes_of(program, choice));
+  }
+}
+
+std::vector<std::string> output_names(const Program& program) {
+  std::vector<std::string> names;
+  for (const auto& output : program.outputs()) names.push_back(output.name);
+  return names;
+}
+
+void check_output(const Program& program, const LossChoice& choice) {
+  const auto names = output_names(program);
+  if (choice.output.empty() || std::ranges::find(names, choice.output) != names.end()) return;
+  const auto near = nearest(choice.output, names);
+  throw UsageError(
+      fmt::format("--loss {}: {} has no output {}, its outputs are {}", loss_text(choice),
+                  in_quotes(program.path().native()), in_quotes(choice.output), fmt::join(names, ", ")),
+      near ? fmt::format("did you mean '{}:{}'?", name_of(kProgramLossNames, choice.loss), *near)
+           : "name one of them");
+}
+
+// The numbers of rows that some replica is given at once, with what they are: "the last step of an epoch".
+struct Given {
+  std::set<int64_t> rows;
+  std::string of;
+};
+
+// Its micro-batches are cut before its shards, which may be empty and are computed all the same.
+bool shares_statistics(const TrainPlan& plan) {
+  return plan.trainer.bn == BnPolicy::kSync && plan.has_batch_norm && plan.world_size() > 1;
+}
+
+// The parts of a batch of this many rows, as Trainer deals it.
+std::set<int64_t> parts_of(const TrainPlan& plan, int64_t batch) {
+  const auto& trainer = plan.trainer;
+  const auto accumulate = static_cast<int>(trainer.accumulate);
+  std::set<int64_t> sizes;
+  const auto add = [&](const std::vector<int64_t>& parts) { sizes.insert(parts.begin(), parts.end()); };
+  if (trainer.replica.invariant) {
+    add(shard_sizes(batch, kMicroShards));
+  } else if (shares_statistics(plan)) {
+    for (const auto part : shard_sizes(batch, accumulate)) {
+      if (part > 0) add(shard_sizes(part, plan.world_size(), trainer.split));
+    }
+    return sizes;
+  } else {
+    for (const auto shard : shard_sizes(batch, plan.world_size(), trainer.split)) {
+      add(shard_sizes(shard, accumulate));
+    }
+  }
+  sizes.erase(0);  // nothing runs without rows
+  return sizes;
+}
+
+std::vector<Given> training_rows(const TrainPlan& plan) {
+  const int64_t rows = plan.data.set.train.rows;
+  std::vector<Given> all{{parts_of(plan, std::min(plan.batch_size, rows)), "a step"}};
+  const int64_t last = rows - (plan.steps_per_epoch - 1) * plan.batch_size;
+  if (plan.steps_per_epoch > 1 && last != plan.batch_size) {
+    all.push_back({parts_of(plan, last), "the last step of an epoch"});
+  }
+  return all;
+}
+
+Given evaluation_rows(int64_t rows) {
+  const auto blocks = (rows + kEvaluationBlock - 1) / kEvaluationBlock;
+  const auto sizes = shard_sizes(rows, static_cast<int>(std::max<int64_t>(blocks, 1)));
+  return {{sizes.begin(), sizes.end()}, "an evaluation"};
+}
+
+std::string bounds_text(const Program::Rows& allowed) {
+  if (allowed.most == INT64_MAX) return fmt::format("at least {}", counted(allowed.least, "row"));
+  return fmt::format("{} to {} rows", with_commas(allowed.least), with_commas(allowed.most));
+}
+
+std::string why_text(const Program::Rows& allowed) {
+  return allowed.why.empty() ? "" : fmt::format(" ({})", allowed.why);
+}
+
+void check_range(const Program& program, const Given& given, const Program::Rows& allowed, const char* hint) {
+  for (const auto rows : given.rows) {
+    const bool fits = rows == 0 ? allowed.empty : rows >= allowed.least && rows <= allowed.most;
+    if (fits) continue;
+    throw UsageError(
+        fmt::format("a replica would get {} at once in {}, but {} takes {}{}", counted(rows, "row"), given.of,
+                    in_quotes(program.path().native()), bounds_text(allowed), why_text(allowed)),
+        hint);
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<const Program> open_program(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::status(path, ignored).type() == std::filesystem::file_type::not_found) {
+    throw WeightsError(fmt::format("cannot read the program {}: there is no such file", in_quotes(path)),
+                       "--program FILE names one that scripts/export_program.py or torch.export.save has "
+                       "written");
+  }
+  return read_program(path);
+}
+
+ModelFactory program_model(const std::shared_ptr<const Program>& program, const LossChoice& choice) {
+  check_output(*program, choice);
+  if (choice.loss == ProgramLoss::kOwn) return program_factory_own_loss(program, choice.output);
+  return program_factory(program, output_loss(*program, choice), choice.output);
+}
+
+void check_has_evaluation(const Program& program) {
+  if (program.has_eval_graph()) return;
+  throw WeightsError(fmt::format("{} has no evaluation graph, and its training graph computes something else "
+                                 "than the network in evaluation mode",
+                                 in_quotes(program.path().native())),
+                     "export it with scripts/export_program.py, which writes both graphs into one file");
+}
+
+void check_evaluation_rows(const Program& program, int64_t rows) {
+  check_range(program, evaluation_rows(rows), program.rows(/*training=*/false),
+              "choose another --limit-test, or export the program for other numbers of rows");
+}
+
+void check_program(const TrainPlan& plan) {
+  if (!plan.program) return;
+  const auto& program = *plan.program;
+  const auto& replica = plan.trainer.replica;
+  const auto path = in_quotes(program.path().native());
+  check_has_evaluation(program);
+  // On CPUs each of the parts that --invariant computes has a generator of its own.
+  if (replica.invariant && program.random() && any_gpu(plan.trainer.devices)) {
+    throw UsageError(
+        fmt::format("--invariant on GPUs cannot be combined with {}: it draws random numbers, such "
+                    "as for dropout, from the generator of a GPU",
+                    path),
+        "leave --invariant out, or export the network without dropout");
+  }
+  if (replica.invariant && (program.writes_buffers() || !program.unmatched_norms().empty())) {
+    throw UsageError(fmt::format("--invariant cannot be combined with {}: training changes buffers of its "
+                                 "own, whose values would depend on the number of replicas",
+                                 path),
+                     "leave --invariant out");
+  }
+  if (const auto norms = program.unmatched_norms(); plan.trainer.bn == BnPolicy::kAverage && !norms.empty()) {
+    throw UsageError(
+        fmt::format("--bn average cannot be combined with {}: the averages of a batch norm belong "
+                    "to no module ({})",
+                    path, norms.front()),
+        "use --bn root or --bn sync");
+  }
+  if (replica.cuda_graph == CudaGraph::kOn && !program.captures()) {
+    throw UsageError(fmt::format("--cuda-graph on cannot be combined with {}: the size of an operation's "
+                                 "result depends on the data",
+                                 path),
+                     "use --cuda-graph off");
+  }
+}
+
+void check_program_rows(const TrainPlan& plan) {
+  if (!plan.program) return;
+  check_batch(*plan.program, plan.data.set.spec, plan.loss->loss == ProgramLoss::kOwn);
+  const auto classes = classes_of(*plan.program, *plan.loss);
+  if (classes && plan.data.set.classes.value_or(0) > *classes) {
+    throw DataError(fmt::format("the data have the classes 0 to {}, but the output of {} has {}",
+                                with_commas(*plan.data.set.classes - 1),
+                                in_quotes(plan.program->path().native()), counted(*classes, "logit")),
+                    "name another output with --loss classification:OUTPUT, or other data");
+  }
+  const auto allowed = plan.program->rows(/*training=*/true, shares_statistics(plan));
+  const bool any = allowed.least <= 1 && allowed.most >= plan.batch_size;
+  if (plan.trainer.auto_split && plan.world_size() > 1 && !any) {
+    throw UsageError(
+        fmt::format("--split auto may give a replica any number of rows, but {} takes {}{} at once",
+                    in_quotes(plan.program->path().native()), bounds_text(allowed), why_text(allowed)),
+        "name the shares: --split 3:1");
+  }
+  for (const auto& given : training_rows(plan)) {
+    check_range(*plan.program, given, allowed,
+                "choose --batch-size, the number of replicas, --accumulate or --limit-train so that all "
+                "shards fit, or export the program for other numbers of rows");
+  }
+  check_evaluation_rows(*plan.program, plan.data.set.test.rows);
+}
+
+std::string tensor_text(const Program::Tensor& tensor) {
+  std::vector<std::string> sizes;
+  for (size_t i = 0; i < tensor.sizes.size(); ++i) {
+    sizes.push_back(tensor.sizes[i] >= 0 ? std::to_string(tensor.sizes[i]) : i == 0 ? "n" : "*");
+  }
+  return fmt::format("{} {} [{}]", tensor.name, torch::toString(tensor.dtype), fmt::join(sizes, ", "));
+}
+
+std::string operations_text(const Program& program) {
+  std::vector<std::pair<int64_t, std::string>> counts;
+  int64_t all = 0;
+  for (const auto& [name, count] : program.operations()) {
+    const auto colon = name.rfind("::");
+    counts.emplace_back(count, colon == std::string::npos ? name : name.substr(colon + 2));
+    all += count;
+  }
+  std::ranges::stable_sort(counts, [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<std::string> shown;
+  for (const auto& [count, name] : std::span(counts).first(std::min(counts.size(), kShownOperations))) {
+    shown.push_back(fmt::format("{} {}", name, with_commas(count)));
+  }
+  return fmt::format("{} of {}: {}{}", counted(all, "operation"),
+                     counted(static_cast<int64_t>(counts.size()), "kind"), fmt::join(shown, ", "),
+                     counts.size() > shown.size() ? ", ..." : "");
+}
+
+std::string row_range_text(const Program::Rows& rows) {
+  if (rows.least <= 1 && rows.most == INT64_MAX) return "";
+  return fmt::format("{} at once{}", bounds_text(rows), why_text(rows));
+}
+
+std::vector<std::pair<std::string, std::string>> program_rows(const Program& program) {
+  const auto list = [](const std::vector<Program::Tensor>& tensors) {
+    std::vector<std::string> texts;
+    for (const auto& tensor : tensors) texts.push_back(tensor_text(tensor));
+    return fmt::format("{}", fmt::join(texts, ", "));
+  };
+  std::vector<std::pair<std::string, std::string>> rows{
+      {"program", fmt::format("{}, exported by torch {}, SHA-256 {}", printable(program.path().native()),
+                              program.torch_version(), program.digest().substr(0, 16))},
+      {"inputs", list(program.inputs())},
+      {"outputs", list(program.outputs())},
+      {"graph", operations_text(program)}};
+  const auto range = row_range_text(program.rows(/*training=*/true));
+  if (!range.empty()) rows.emplace_back("shards", range);
+  return rows;
+}
+
+}  // namespace lockstep

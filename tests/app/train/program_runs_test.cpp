@@ -1,0 +1,142 @@
+// Runs of exported programs from the command line: train, resume, export, eval, show.
+#include <lockstep/tests/catch.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include <lockstep/tests/app/program_data.h>
+#include <lockstep/tests/app/train_process.h>
+
+using namespace lockstep::testing;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::StartsWith;
+using Catch::Matchers::WithinRel;
+
+namespace {
+
+// A regression on the eight rows of the fixture's first batch, all of them in each step.
+Words regression(const TempFolder& folder) {
+  const auto data = write_program_data(folder / "d.safetensors", fixture_json("mlp"), 8, 8);
+  return {"--program", fixture("mlp.pt2"), "--loss", "mse",       "--data", data, "--batch-size", "8", "--lr",
+          ".05",       "--log-every",      "1",      "--threads", "1"};
+}
+
+std::string run(const Words& words) {
+  const auto result = run_process(program(words));
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  return result.out;
+}
+
+nlohmann::json evaluated(const Words& words) {
+  return nlohmann::json::parse(run(Words{"eval", "--json"} + words));
+}
+
+}  // namespace
+
+TEST_CASE("one replica, two replicas and two processes train a program alike, from Python's first loss on") {
+  const TempFolder folder;
+  const double python = fixture_json("mlp").at("runs")[0].at("losses")[0].get<double>();
+  std::vector<double> losses;
+  for (const auto& [start, devices] : std::vector<std::pair<Words, std::string>>{
+           {{"train"}, "cpu"}, {{"train"}, "cpux2"}, {{"launch", "-n", "2", "--", "train"}, "cpu"}}) {
+    const auto file = (folder / ("m" + std::to_string(losses.size()) + ".jsonl")).string();
+    const auto out =
+        run(start + regression(folder) + Words{"--devices", devices, "--metrics", file, "--epochs", "5"});
+    CHECK_THAT(lines(out).back(), ContainsSubstring("test loss: 0."));
+    CHECK_THAT(out, ContainsSubstring(" mae "));
+    CHECK_THAT(out, ContainsSubstring(" rmse ") && !ContainsSubstring("img/s"));
+    const auto events = metrics_in(file);
+    CHECK_THAT(events.at(1).at("loss").get<double>(), WithinRel(python, 1e-6));
+    losses.push_back(events.back().at("test_loss").get<double>());
+  }
+  CHECK_THAT(losses.at(1), WithinRel(losses.at(0), 1e-5));
+  CHECK_THAT(losses.at(2), WithinRel(losses.at(0), 1e-5));
+}
+
+TEST_CASE(
+    "a run of a program goes on bit by bit, also where its file has moved, and not with another program") {
+  const TempFolder folder;
+  const auto words = regression(folder);
+  const auto run_folder = (folder / "run").string();
+  const Words hash = {"--epochs", "4", "--print-weights-hash", "--quiet"};
+  const auto whole = run(Words{"train"} + words + hash);
+  run(Words{"train"} + words +
+      Words{"--epochs", "4", "--limit-steps", "2", "--checkpoint-every", "1", "--output", run_folder});
+  // The program elsewhere, under another name.
+  const auto moved = (folder / "other.pt2").string();
+  std::filesystem::copy_file(fixture("mlp.pt2"), moved);
+  const auto resumed =
+      run({"train", "--resume", run_folder, "--program", moved, "--print-weights-hash", "--quiet"});
+  CHECK(lines(resumed).front() == lines(whole).front());
+  CHECK_THAT(lines(resumed).front(), StartsWith("weights sha256: "));
+
+  // The trained program is another one.
+  const auto trained = (folder / "trained.pt2").string();
+  run(Words{"train"} + words + Words{"--epochs", "4", "--limit-steps", "1", "--save", trained});
+  const auto other = refusal(program({"train", "--resume", run_folder, "--program", trained}), 4);
+  const auto digest_of = [](const std::string& file) {
+    return nlohmann::json::parse(run({"program", "show", file, "--json"})).at("digest").get<std::string>();
+  };
+  CHECK_THAT(other, ContainsSubstring(digest_of(moved)) && ContainsSubstring(digest_of(trained)));
+  CHECK_THAT(refusal(program({"train", "--resume", run_folder, "--loss", "smooth_l1"}), 4),
+             ContainsSubstring("mse") && ContainsSubstring("smooth_l1"));
+}
+
+TEST_CASE("with --invariant one and two replicas train a program with dropout to the same bits") {
+  const TempFolder folder;
+  const auto data = write_program_data(folder / "d.safetensors", fixture_json("dropout"), 24, 8);
+  Words hashes;
+  for (const auto* devices : {"cpu", "cpux2"}) {
+    const auto out =
+        run({"train", "--program", fixture("dropout.pt2"), "--data", data, "--batch-size", "16", "--epochs",
+             "2", "--invariant", "--devices", devices, "--threads", "1", "--print-weights-hash", "--quiet"});
+    hashes.push_back(lines(out).front());
+  }
+  CHECK_THAT(hashes.at(0), StartsWith("weights sha256: "));
+  CHECK(hashes.at(0) == hashes.at(1));
+}
+
+TEST_CASE("the weights of a run are exported into a program and as a state_dict; all evaluate alike") {
+  const TempFolder folder;
+  const auto run_folder = (folder / "run").string();
+  const auto trained = (folder / "trained.pt2").string(), weights = (folder / "w.safetensors").string();
+  const auto saved = (folder / "saved.pt2").string();
+  const auto words = regression(folder);
+  run(Words{"train"} + words +
+      Words{"--epochs", "3", "--output", run_folder, "--checkpoint-every", "1epoch", "--save", saved});
+  run({"checkpoint", "export", run_folder, trained});
+  run({"checkpoint", "export", run_folder, weights});
+  const auto data = (folder / "d.safetensors").string();
+  const Words of_data = {"--data", data, "--loss", "mse"};
+  const auto loss = evaluated({run_folder}).at("test_loss").get<double>();
+  const auto before =
+      evaluated(Words{"--program", fixture("mlp.pt2")} + of_data).at("test_loss").get<double>();
+  CHECK(loss < before);
+  for (const auto& file : {trained, saved}) {
+    CHECK(evaluated(Words{"--program", file} + of_data).at("test_loss") == loss);
+  }
+  const auto with_weights = Words{"--program", fixture("mlp.pt2"), "--weights", weights};
+  CHECK(evaluated(with_weights + of_data).at("test_loss") == loss);
+
+  CHECK_THAT(refusal(program(Words{"eval", "--weights", weights} + Words{"--data", data}), 4),
+             ContainsSubstring("--program"));
+  CHECK_THAT(refusal(program({"checkpoint", "export", run_folder, trained}), 7), ContainsSubstring(trained));
+}
+
+TEST_CASE("program show tells what a program takes, and what a run would refuse") {
+  const auto shown = nlohmann::json::parse(run({"program", "show", fixture("mlp.pt2"), "--json"}));
+  CHECK(shown.at("parameters") == 401);
+  CHECK(shown.at("inputs")[0].at("sizes") == nlohmann::json({-1, 6}));
+  CHECK(shown.at("operations").at("aten::linear") == 3);
+  CHECK(shown.at("evaluation") == true);
+  CHECK(shown.at("refused").empty());
+  const auto text = run({"program", "show", fixture("dropout.pt2")});
+  CHECK_THAT(text, ContainsSubstring("--invariant") && ContainsSubstring("aten::dropout"));
+  for (const auto* name : {"custom_op", "decomposed", "pickled", "old_layout", "cond", "plain_averages"}) {
+    INFO(name);
+    refusal(program({"program", "show", fixture(std::string(name) + ".pt2")}), 4);
+  }
+}
