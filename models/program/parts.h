@@ -26,6 +26,11 @@ struct UserInput {
   std::vector<InputSize> sizes = {};
 };
 
+Program::Tensor tensor_of(const UserInput& input);
+
+// "Float (any, 6)"
+std::string text_of(const Program::Tensor& tensor);
+
 // A weight, buffer or constant: its slot, and its place among Program::Parts::tensors or
 // ProgramGraph::constants.
 struct BoundInput {

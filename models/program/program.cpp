@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
@@ -55,16 +56,6 @@ torch::ScalarType float_type_of(const std::vector<ModuleTensor>& tensors) {
   return torch::kFloat32;
 }
 
-std::vector<Program::Tensor> inputs_of(const program::ProgramGraph& graph) {
-  std::vector<Program::Tensor> inputs;
-  for (const auto& input : graph.inputs) {
-    std::vector<int64_t> sizes;
-    for (const auto& size : input.sizes) sizes.push_back(size.number);
-    inputs.push_back({.name = input.name, .dtype = input.dtype, .sizes = std::move(sizes)});
-  }
-  return inputs;
-}
-
 std::shared_ptr<Program::Parts> parts_of(program::ProgramFile file, std::string name) {
   auto parts = std::make_shared<Program::Parts>();
   parts->name = std::move(name);
@@ -78,11 +69,23 @@ std::shared_ptr<Program::Parts> parts_of(program::ProgramFile file, std::string 
   if (parts->file.graphs.contains("eval")) {
     parts->own_evaluation = bind_graph(parts->file, "eval", parts->float_type, parts->places);
   }
-  parts->inputs = inputs_of(parts->training);
+  for (const auto& input : parts->training.inputs) parts->inputs.push_back(tensor_of(input));
   return parts;
 }
 
 }  // namespace
+
+Program::Tensor program::tensor_of(const UserInput& input) {
+  Program::Tensor tensor{.name = input.name, .dtype = input.dtype};
+  for (const auto& size : input.sizes) tensor.sizes.push_back(size.number);
+  return tensor;
+}
+
+std::string program::text_of(const Program::Tensor& tensor) {
+  std::vector<std::string> sizes;
+  for (const int64_t size : tensor.sizes) sizes.push_back(size < 0 ? "any" : std::to_string(size));
+  return fmt::format("{} ({})", toString(tensor.dtype), fmt::join(sizes, ", "));
+}
 
 std::shared_ptr<const Program> read_program(const std::filesystem::path& path) {
   const auto name = fmt::format("program {}", in_quotes(path.native()));

@@ -12,15 +12,11 @@ namespace {
 
 using program::ProgramGraph;
 
-std::string names_of(const std::vector<Program::Tensor>& tensors) {
+// Tensors of a program, or of a batch.
+template <class Tensor>
+std::string names_of(const std::vector<Tensor>& tensors) {
   std::vector<std::string> names;
   for (const auto& tensor : tensors) names.push_back(tensor.name);
-  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
-}
-
-std::string names_of(const BatchSpec& batch) {
-  std::vector<std::string> names;
-  for (const auto& tensor : batch) names.push_back(tensor.name);
   return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
 }
 
@@ -105,12 +101,6 @@ bool fits(const Program::Tensor& input, const TensorSpec& given) {
                     [](int64_t size, int64_t wanted) { return size < 0 || wanted < 0 || size == wanted; });
 }
 
-std::string text_of(const Program::Tensor& tensor) {
-  std::vector<std::string> sizes;
-  for (const int64_t size : tensor.sizes) sizes.push_back(size < 0 ? "any" : std::to_string(size));
-  return fmt::format("{} ({})", toString(tensor.dtype), fmt::join(sizes, ", "));
-}
-
 }  // namespace
 
 ModelFactory program_factory(std::shared_ptr<const Program> program, OutputLoss loss,
@@ -152,8 +142,8 @@ void check_batch(const Program& program, const BatchSpec& batch, bool own_loss) 
     const auto& given = batch[places[i]];
     if (fits(input, given)) continue;
     throw DataError(
-        fmt::format("{} takes {} as '{}', the data has {}", program.parts().name, text_of(input), input.name,
-                    to_string(given)),
+        fmt::format("{} takes {} as '{}', the data has {}", program.parts().name, program::text_of(input),
+                    input.name, to_string(given)),
         input.sizes.empty() || input.sizes[0] >= 0
             ? "its first dimension must count rows: export it with a first dimension that may differ"
             : "give it what it was exported for, or export it with other examples");

@@ -24,12 +24,6 @@ struct ProgramModule::State {
 
 namespace {
 
-std::string sizes_text(const program::UserInput& input) {
-  std::vector<std::string> sizes;
-  for (const auto& size : input.sizes) sizes.push_back(size.number < 0 ? "any" : std::to_string(size.number));
-  return fmt::format("{} ({})", toString(input.dtype), fmt::join(sizes, ", "));
-}
-
 std::string sizes_text(const torch::Tensor& tensor) {
   return fmt::format("{} ({})", toString(tensor.scalar_type()), fmt::join(tensor.sizes(), ", "));
 }
@@ -58,8 +52,9 @@ class InputCheck {
                       given.dim() == static_cast<int64_t>(input.sizes.size()) &&
                       std::ranges::equal(input.sizes, given.sizes(), fits);
     if (!same) {
-      throw DataError(fmt::format("{} takes {} as '{}', the batch has {}", parts_.name, sizes_text(input),
-                                  input.name, given.defined() ? sizes_text(given) : "none"),
+      throw DataError(fmt::format("{} takes {} as '{}', the batch has {}", parts_.name,
+                                  program::text_of(tensor_of(input)), input.name,
+                                  given.defined() ? sizes_text(given) : "none"),
                       "give it what it was exported for, or export it with other examples");
     }
     for (size_t i = 0; i < input.sizes.size(); ++i) {
