@@ -35,6 +35,15 @@ set(LOCKSTEP_NOT_OPTIMISED -O0)
 add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fPIC> $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-semantic-interposition>
                     $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-fPIC>)
 
+# g++ collects no garbage below 1 GB: a tenth less time, and no more memory than a unit takes in any case.
+add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=1048576>)
+
+# Links programs of tests in a fifth of the time, where it is installed.
+find_program(LOCKSTEP_MOLD mold DOC "Linker, used where it is installed")
+if(LOCKSTEP_MOLD AND PROJECT_IS_TOP_LEVEL)
+  add_link_options($<$<LINK_LANG_AND_ID:CXX,GNU>:-fuse-ld=mold>)
+endif()
+
 # Warnings are errors in lockstep's own code: torch and the other libraries are SYSTEM includes. With newer compilers than
 # CI's they stay warnings, since those may have new ones.
 set(_error "")

@@ -54,7 +54,7 @@ std::string names_of(const Part& part) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-TensorSpec spec_of(const std::string& name, const torch::Tensor& tensor, Role role = Role::kInput) {
+TensorSpec spec_of_rows(const std::string& name, const torch::Tensor& tensor, Role role = Role::kInput) {
   return {
       .name = name, .dtype = tensor.scalar_type(), .row_shape = tensor.sizes().slice(1).vec(), .role = role};
 }
@@ -109,7 +109,8 @@ void check_alike(const fs::path& path, const Part& part, const Part& other) {
     if (found == other.tensors.end()) {
       refuse(path, fmt::format("has {}, and no tensor {}", part.full(name), other.full(name)));
     }
-    const auto own = spec_of(part.full(name), tensor), others = spec_of(other.full(name), found->second);
+    const auto own = spec_of_rows(part.full(name), tensor),
+               others = spec_of_rows(other.full(name), found->second);
     if (own.dtype == others.dtype && own.row_shape == others.row_shape) continue;
     refuse(path, fmt::format("has {}, but {}", to_string(own), to_string(others)));
   }
@@ -157,7 +158,7 @@ Batch batch_of(const Part& part, std::span<const std::string> targets) {
   for (const auto role : {Role::kInput, Role::kTarget}) {
     for (const auto& [name, tensor] : part.tensors) {
       if (is_target(name, targets) != (role == Role::kTarget)) continue;
-      spec.push_back(spec_of(name, tensor, role));
+      spec.push_back(spec_of_rows(name, tensor, role));
       tensors.push_back(tensor);
     }
   }

@@ -2,13 +2,11 @@
 # shellcheck shell=bash
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-# Prints the number of compilers to run: one per core, as far as memory allows. One that uses torch takes 1.9 GB, or 2.2 GB
-# with more sources than usual.
+# Prints the number of compilers to run: one per core, as far as memory allows. One that uses torch takes 2.1 GB.
 build_jobs() {
-  local cores memory each=1900000
-  [ "${LOCKSTEP_BUILD_BATCH:-16}" -le 16 ] || each=2200000
+  local cores memory
   cores=$(nproc)
-  memory=$(awk -v each="$each" '/^MemAvailable:/ { print int($2 / each) }' /proc/meminfo)
+  memory=$(awk '/^MemAvailable:/ { print int($2 / 2100000) }' /proc/meminfo)
   [ "$memory" -ge 1 ] || memory=1
   echo $((cores < memory ? cores : memory))
 }

@@ -3,9 +3,9 @@
 # nothing.
 #
 #   scripts/setup.sh                 Debian packages, LibTorch, and for CUDA the compiler
-#   scripts/setup.sh --tests         also Catch2 for the tests and, as root, the launchers that they start (without these
-#                                    they are skipped); scripts/test.sh passes this
-#   scripts/setup.sh --lint          also clang, clang-format, clang-tidy and mold (100 MB); scripts/test.sh --all passes this
+#   scripts/setup.sh --tests         also Catch2 and mold for the tests and, as root, the launchers that they start (without
+#                                    these they are skipped); scripts/test.sh passes this
+#   scripts/setup.sh --lint          also clang, clang-format and clang-tidy (100 MB); scripts/test.sh --all passes this
 #   scripts/setup.sh --python        also Python with torch and tensorboard; prints the path of the interpreter.
 #                                    --python=2.11.0: with this version of torch
 #   scripts/setup.sh --cuda-compiler also the CUDA compiler and NCCL, where CUDA is off
@@ -59,8 +59,8 @@ missing_packages() {
     libtomlplusplus-dev=toml++/toml.h libxxhash-dev=xxhash.h libcairo2-dev=cairo/cairo.h"
   if [ -z "${LOCKSTEP_BUILD_BUNDLE:-}" ]; then
     needs+=" ccache=ccache $libraries"
-    [ "$want_lint" = no ] || needs+=" mold=mold clang-format=clang-format clang-tidy=clang-tidy $(clang_package)"
-    [ "$want_tests" = no ] || needs+=" catch2=catch2/catch_all.hpp|catch2/catch.hpp"  # of version 3, of version 2
+    [ "$want_lint" = no ] || needs+=" clang-format=clang-format clang-tidy=clang-tidy $(clang_package)"
+    [ "$want_tests" = no ] || needs+=" mold=mold catch2=catch2/catch_all.hpp|catch2/catch.hpp"  # of version 3, of version 2
     [ "$want_tests" = no ] || [ -n "$bundle" ] || [ "$(id -u)" -ne 0 ] ||
       needs+=" openmpi-bin=mpirun.openmpi mpich=mpirun.mpich slurmctld=slurmctld slurmd=slurmd slurm-client=srun
       munge=munged iproute2=ip"

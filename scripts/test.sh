@@ -77,18 +77,10 @@ part() {
   summary+=("$name: $((SECONDS - started)) s")
 }
 
-# build_once PRESET TARGETS: as build, in a tenth less time, for a build that is made once: g++ collects no garbage, which
-# takes a quarter more memory, and mold links.
-build_once() {
-  export CXXFLAGS="--param ggc-min-heapsize=4194304"
-  [ -z "$(type -P mold)" ] || export LDFLAGS=-fuse-ld=mold
-  build "$@"
-}
-
 build_and_test() {
   local preset=$1
   shift
-  (build_once "$preset" all) && run_tests "$preset" "$@"
+  (build "$preset" all) && run_tests "$preset" "$@"
 }
 
 # Compiles and links what CUDA changes, for one generation of GPUs; the program and other tests have the same sources as in
@@ -99,7 +91,7 @@ build_cuda() {
     return
   fi
   "$root/scripts/setup.sh" --quiet --cuda-compiler &&
-    (CUDAARCHS=90 LOCKSTEP_BUILD_TORCH=$(torch_folder) build_once cuda "lockstep_shared cuda_only_tests") &&
+    (CUDAARCHS=90 LOCKSTEP_BUILD_TORCH=$(torch_folder) build cuda "lockstep_shared cuda_only_tests") &&
     summary+=("cuda: the library and its CUDA tests compiled and linked")
 }
 
@@ -123,7 +115,7 @@ fi
 # Cases per program start. With arguments for ctest each case is a test, so that -R finds it.
 [ "$everything" = no ] && [ $# -gt 0 ] || export LOCKSTEP_TEST_BATCH=${LOCKSTEP_TEST_BATCH:-16}
 if [ "$everything" = no ]; then
-  (build_once release all)
+  (build release all)
   run_tests release "$@"
 else
   part tidy check_tidy

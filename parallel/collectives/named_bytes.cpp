@@ -11,13 +11,13 @@
 namespace lockstep {
 namespace {
 
-using Header = std::vector<std::tuple<std::string, int, std::vector<int64_t>>>;  // name, dtype, sizes
+using TensorList = std::vector<std::tuple<std::string, int, std::vector<int64_t>>>;  // name, dtype, sizes
 
 }  // namespace
 
 // The length of the header, the header, and the elements of one tensor after the other.
 torch::Tensor to_bytes(const std::vector<NamedTensor>& tensors) {
-  Header header;
+  TensorList header;
   std::vector<torch::Tensor> parts;
   for (const auto& [name, tensor] : tensors) {
     const auto host = tensor.detach().cpu().contiguous();
@@ -51,7 +51,7 @@ std::vector<NamedTensor> from_bytes(const torch::Tensor& bytes) {
   std::string text(length, '\0');
   take(text.data(), text.size());
   std::vector<NamedTensor> tensors;
-  for (const auto& [name, dtype, sizes] : nlohmann::json::parse(text).get<Header>()) {
+  for (const auto& [name, dtype, sizes] : nlohmann::json::parse(text).get<TensorList>()) {
     auto tensor = torch::empty(sizes, static_cast<torch::ScalarType>(dtype));
     take(tensor.mutable_data_ptr(), tensor.nbytes());
     tensors.push_back({name, tensor});

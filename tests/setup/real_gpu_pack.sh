@@ -16,7 +16,7 @@ pack_it() {
   [ -d "$root/bundle" ] || bundle=(--bundle "$root/bundle")
   LOCKSTEP_PYTHON=$("$root/scripts/setup.sh" --quiet --cuda-compiler --python=2.11.0 ${bundle[@]+"${bundle[@]}"})
   torch=$("$LOCKSTEP_PYTHON" -c 'import importlib.util as u; print(u.find_spec("torch").submodule_search_locations[0])')
-  CUDAARCHS=90 LOCKSTEP_BUILD_BATCH=24 LOCKSTEP_BUILD_TORCH=$torch "$root/scripts/gpu_pack.sh"
+  CUDAARCHS=90 LOCKSTEP_BUILD_TORCH=$torch "$root/scripts/gpu_pack.sh"
 }
 
 # travel: to another folder, with a pack whose programs look for libraries only where they are told to.

@@ -71,7 +71,7 @@ case_lint_when_asked() {
   stand_in id <<<'echo 1000'
   only_commands apt-get
   setup 1 --lint
-  says "mold clang-format clang-tidy"
+  says "clang-format clang-tidy"
   setup 1 --tests
   ! grep -q clang "$work/output" || fail "clang's tools are not for --tests"
 }

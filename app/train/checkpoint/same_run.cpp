@@ -19,7 +19,7 @@ namespace {
 // Keys of what accuracy and time depend on beside the training.
 constexpr std::array<const char*, 4> kTestSettings = {"replicas", "devices", "test_rows", "test_data_hash"};
 
-Json value_of(const Json& fields, const std::string& key) {
+Json value_at(const Json& fields, const std::string& key) {
   return fields.is_object() && fields.contains(key) ? fields.at(key) : Json();
 }
 
@@ -27,7 +27,7 @@ bool is_data(const Setting& setting) { return std::string_view(setting.name) == 
 
 // A name may be that of a folder, which may have been moved: the hash decides where there is one.
 bool is_name_of_hashed_data(const Setting& setting, const Json& saved) {
-  return std::string_view(setting.name) == "data" && !value_of(saved, "train_data_hash").is_null();
+  return std::string_view(setting.name) == "data" && !value_at(saved, "train_data_hash").is_null();
 }
 
 // The optimizer has a momentum buffer or none: its state cannot change that.
@@ -55,7 +55,7 @@ void refuse(const Setting& setting, const Json& saved, const Json& planned) {
 
 // Returns true if the rates of these settings depend on the length of the run, or are not known.
 bool rates_span_run(const Json& planned) {
-  const auto schedule = value_of(planned, "schedule");
+  const auto schedule = value_at(planned, "schedule");
   return std::ranges::none_of(kScheduleNames, [&](const auto& choice) {
     return schedule == choice.name && !spans_run(choice.value);
   });
@@ -69,26 +69,26 @@ bool may_differ(const Setting& setting, const Json& planned, std::span<const std
 
 // Returns true for a value that another schedule has of itself. Earlier versions have none.
 bool brings_its_own(const Json& saved, const Json& planned, const Json& before, const Json& now) {
-  return before.is_null() || now.is_null() || value_of(saved, "schedule") != value_of(planned, "schedule");
+  return before.is_null() || now.is_null() || value_at(saved, "schedule") != value_at(planned, "schedule");
 }
 
 // Returns true for another schedule that has no warm-up epochs. Its own change is allowed or refused as such.
 bool rises_by_itself(const Json& saved, const Json& planned) {
-  const auto now = value_of(planned, "schedule");
-  return now == name_of(kScheduleNames, Schedule::kOneCycle) && now != value_of(saved, "schedule");
+  const auto now = value_at(planned, "schedule");
+  return now == name_of(kScheduleNames, Schedule::kOneCycle) && now != value_at(saved, "schedule");
 }
 
 bool other_batch_size(const Json& saved, const Json& planned) {
-  return value_of(saved, "batch_size") != value_of(planned, "batch_size");
+  return value_at(saved, "batch_size") != value_at(planned, "batch_size");
 }
 
 }  // namespace
 
 void take_batch_and_rate(const Json& saved, TrainFlags& flags) {
-  if (const auto batch = value_of(saved, "batch_size"); !flags.batch_size && batch.is_number_integer()) {
+  if (const auto batch = value_at(saved, "batch_size"); !flags.batch_size && batch.is_number_integer()) {
     flags.batch_size = batch.get<int64_t>();
   }
-  if (const auto lr = value_of(saved, "lr"); !flags.lr && lr.is_number()) flags.lr = lr.get<double>();
+  if (const auto lr = value_at(saved, "lr"); !flags.lr && lr.is_number()) flags.lr = lr.get<double>();
 }
 
 void check_same_run(const Json& saved, const Json& planned, std::span<const std::string> anyway) {
@@ -96,7 +96,7 @@ void check_same_run(const Json& saved, const Json& planned, std::span<const std:
   for (const auto refused : {OnResume::kRefused, OnResume::kRefusedUnnamed}) {
     for (const auto& setting : all_settings()) {
       const auto key = key_of(setting);
-      const auto before = value_of(saved, key), now = value_of(planned, key);
+      const auto before = value_at(saved, key), now = value_at(planned, key);
       if (before == now || rule_of(setting, before, now) != refused) continue;
       if (is_data(setting) && before.is_null()) continue;  // checkpoints of earlier versions have no hash
       if (is_name_of_hashed_data(setting, saved)) continue;
@@ -114,8 +114,8 @@ bool rescale_steps(RunState& state, const Json& planned) {
     throw WeightsError(
         fmt::format(
             "the checkpoint is of step {} of epoch {}, batches of {} instead of {} begin with an epoch",
-            state.position.step, state.position.epoch, value_in_words(value_of(planned, "batch_size")),
-            value_in_words(value_of(state.plan, "batch_size"))),
+            state.position.step, state.position.epoch, value_in_words(value_at(planned, "batch_size")),
+            value_in_words(value_at(state.plan, "batch_size"))),
         "go on from a checkpoint at an epoch's end, which --checkpoint-every 1epoch writes");
   }
   state.trainer.steps = (state.position.epoch - 1) * planned.at("steps_per_epoch").get<int64_t>();
@@ -127,7 +127,7 @@ Json changed_settings(const Json& saved, const Json& planned) {
   auto changed = Json::object();
   for (const auto& [key, value] : planned.items()) {
     if (key == "memory_estimate_bytes") continue;  // no setting: a resumed run needs more
-    const auto before = value_of(saved, key);
+    const auto before = value_at(saved, key);
     if (!before.is_null() && before != value) changed[key] = value;  // earlier versions do not have all
   }
   return changed;
@@ -139,7 +139,7 @@ bool same_test_settings(const Json& changed) {
 
 Json with_test_settings_of(const Json& saved, Json planned) {
   for (const auto* key : kTestSettings) {
-    if (auto value = value_of(saved, key); !value.is_null()) planned[key] = std::move(value);
+    if (auto value = value_at(saved, key); !value.is_null()) planned[key] = std::move(value);
   }
   return planned;
 }
@@ -151,20 +151,20 @@ std::vector<std::string> bit_differences(const RunState& state, const Json& plan
     differences.push_back(
         fmt::format("{} {} instead of {}", key_in_words(key), value_in_words(now), value_in_words(before)));
   };
-  const bool invariant = value_of(planned, "invariant") == true;  // the same bits on any number of replicas
+  const bool invariant = value_at(planned, "invariant") == true;  // the same bits on any number of replicas
   // The rows of each replica.
   const bool same_rows = !other_batch_size(state.plan, planned) &&
-                         value_of(state.plan, "devices").size() == value_of(planned, "devices").size();
+                         value_at(state.plan, "devices").size() == value_at(planned, "devices").size();
   for (const auto& setting : all_settings()) {
     const auto key = key_of(setting);
     if (setting.on_resume != OnResume::kChangesBits || (key == "split" && !same_rows)) continue;
-    compare(key, value_of(state.plan, key), value_of(planned, key));
+    compare(key, value_at(state.plan, key), value_at(planned, key));
   }
-  if (!invariant) compare("devices", value_of(state.plan, "devices"), value_of(planned, "devices"));
+  if (!invariant) compare("devices", value_at(state.plan, "devices"), value_at(planned, "devices"));
   const auto here = environment_json();
   const auto& there = state.environment;
-  compare("instructions", value_of(there, "instructions"), value_of(here, "instructions"));
-  compare("libraries", value_of(there, "libraries"), value_of(here, "libraries"));
+  compare("instructions", value_at(there, "instructions"), value_at(here, "instructions"));
+  compare("libraries", value_at(there, "libraries"), value_at(here, "libraries"));
   return differences;
 }
 
