@@ -41,8 +41,9 @@ struct Surroundings {
 std::vector<c10::IValue> run_graph(const ReadyGraph& graph, std::vector<c10::IValue> values,
                                    const Surroundings& with);
 
-// Throws std::runtime_error unless the arguments of aten::lstm, gru, rnn_tanh or rnn_relu (overload "input")
-// fit each other: torch does not check all of it before it reads their memory.
+// Throws std::runtime_error unless the arguments of aten::lstm, gru, rnn_tanh or rnn_relu (overload "input",
+// or "data" for packed sequences) fit each other: torch does not check all of it before it reads their
+// memory.
 void check_rnn(const std::string& name, std::span<const c10::IValue> arguments);
 
 }  // namespace lockstep::program

@@ -91,12 +91,14 @@ class Tree {
     auto& owner = module(dot == name.npos ? "" : name.substr(0, dot));
     const auto leaf = name.substr(dot + 1);
     auto value = read_stored(*parts_.file.archive, tensor.stored);
-    const auto own_tensors = is_parameter ? owner.named_parameters(false) : owner.named_buffers(false);
-    if (const auto* own = own_tensors.find(leaf)) {  // a batch norm's
-      auto registered = *own;
-      registered.set_data(value);
-      if (is_parameter) registered.set_requires_grad(meta.requires_grad);
-      return registered;
+    if (dot != name.npos && norms_.contains(name.substr(0, dot))) {
+      const auto own_tensors = is_parameter ? owner.named_parameters(false) : owner.named_buffers(false);
+      if (const auto* own = own_tensors.find(leaf)) {
+        auto registered = *own;
+        registered.set_data(value);
+        if (is_parameter) registered.set_requires_grad(meta.requires_grad);
+        return registered;
+      }
     }
     if (is_parameter) return owner.register_parameter(leaf, std::move(value), meta.requires_grad);
     return owner.register_buffer(leaf, std::move(value));
@@ -114,10 +116,11 @@ class Tree {
 
   BoundNorm without_tensors(const BatchNormUse& use) {
     auto norm = new_norm(use, /*own_tensors=*/false, 1);
-    const auto children = root_.named_children();
-    int number = 1;
-    while (children.contains(fmt::format("batch_norm_{}", number))) ++number;
-    root_.register_module(fmt::format("batch_norm_{}", number), norm.module);
+    const auto name = [&] { return fmt::format("batch_norm_{}", unnamed_norms_); };
+    do {
+      ++unnamed_norms_;
+    } while (modules_.contains(name()) || parts_.places.contains(name()));
+    root_.register_module(name(), norm.module);
     return norm;
   }
 
@@ -126,6 +129,7 @@ class Tree {
   std::map<std::string, const BatchNormUse*> uses_;  // by the module
   std::map<std::string, std::shared_ptr<torch::nn::Module>> modules_;
   std::map<std::string, BoundNorm> norms_;
+  int unnamed_norms_ = 0;
 };
 
 }  // namespace

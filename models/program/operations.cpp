@@ -85,7 +85,7 @@ bool may_be_view(std::string_view base) {
       "view_as_real positive conj _conj _neg_view resolve_conj resolve_neg view_as_complex "
       "linalg_diagonal lift lift_fresh _unsafe_view unsafe_chunk unsafe_split "
       "unsafe_split_with_sizes atleast_1d atleast_2d atleast_3d broadcast_tensors meshgrid dropout "
-      "alpha_dropout feature_dropout feature_alpha_dropout ";
+      "alpha_dropout feature_dropout feature_alpha_dropout einsum cartesian_prod chain_matmul conj_physical ";
   return kViews.find(fmt::format(" {} ", base)) != kViews.npos || changes_self(base);
 }
 

@@ -27,7 +27,7 @@ std::optional<TorchName> torch_name(std::string_view target);
 // True if the operation changes its first argument: "add_", not "__and__".
 bool changes_self(std::string_view base);
 
-// True if the operation's first result may share its memory with its first argument.
+// True if a result of the operation may share its memory with an argument.
 bool may_be_view(std::string_view base);
 
 }  // namespace lockstep::program

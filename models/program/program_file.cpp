@@ -120,6 +120,8 @@ void check_copies(ProgramFile& file, const std::string& graph, const std::vector
                                   copies.size(), graph));
   }
   std::map<std::string_view, std::string_view> originals;  // record of a copy -> of the weight
+  std::map<std::string_view, std::string_view> own;        // record -> the weight of graph 'model'
+  for (const auto& weight : file.weights) own.emplace(weight.record, weight.name);
   for (const auto& copy : copies) {
     const auto found = of_weights.find(copy.name);
     if (found == of_weights.end()) {
@@ -135,7 +137,27 @@ void check_copies(ProgramFile& file, const std::string& graph, const std::vector
       throw FormatError(fmt::format("has a weight {} that is tied to another in graph '{}' only",
                                     in_quotes(copy.name), graph));
     }
-    if (copy.record != weight.record) file.weight_copies.emplace(copy.record, copy.name);
+    if (copy.record == weight.record) continue;
+    if (const auto other = own.find(copy.record); other != own.end()) {  // of equal bytes, until it trains
+      throw FormatError(fmt::format("has the weight {} of graph '{}' in the record of {}",
+                                    in_quotes(copy.name), graph, in_quotes(std::string(other->second))));
+    }
+    file.weight_copies.emplace(copy.record, copy.name);
+  }
+}
+
+// Buffers that are not persistent are one tensor for both graphs, as weights are.
+void check_passing_buffers(const ProgramFile& file, const std::string& graph) {
+  const auto& own = file.constants.at(std::string(kModel));
+  const auto& copies = file.constants.at(graph);
+  for (const auto& input : file.graphs.at(graph).inputs) {
+    if (input.kind != InputKind::kPassingBuffer) continue;
+    const auto weight = std::ranges::find(own, input.name, &StoredTensor::name);
+    const auto copy = std::ranges::find(copies, input.name, &StoredTensor::name);
+    if (weight == own.end() || copy == copies.end() || is_same(*file.archive, *weight, *copy)) continue;
+    throw FormatError(fmt::format("has two buffers {} that differ, of the graphs 'model' and '{}'",
+                                  in_quotes(input.name), graph),
+                      "export both graphs of one module, with nothing between the two that changes it");
   }
 }
 
@@ -172,6 +194,7 @@ void read_graphs(ProgramFile& file) {
       continue;
     }
     check_copies(file, name, weights);
+    check_passing_buffers(file, name);
     check_same_inputs(file, name);
   }
 }

@@ -194,7 +194,9 @@ const torch::Tensor& ProgramModule::constant(size_t which, const ProgramGraph& g
   auto& tensor = constants[index];
   const auto& stored = graph.stored_constants[index];
   const auto wanted = followed(program::scalar_type(stored.meta.dtype), parts.float_type, type);
-  if (!tensor.defined()) tensor = program::read_stored(*parts.file.archive, stored);
+  // Converted from what the file has, not from what an earlier precision has rounded.
+  if (!tensor.defined() || tensor.scalar_type() != wanted)
+    tensor = program::read_stored(*parts.file.archive, stored);
   if (tensor.device() != device || tensor.scalar_type() != wanted) tensor = tensor.to(device, wanted);
   return tensor;
 }
@@ -223,7 +225,12 @@ std::shared_ptr<torch::nn::Module> ProgramModule::clone(const std::optional<torc
     other.set_data(own.detach().clone().to(device.value_or(own.device())));
     if (other.requires_grad() != own.requires_grad()) other.set_requires_grad(own.requires_grad());
   }
+  // From the root on, so that a module that differs from the one above it comes last.
   copy->train(is_training());
+  const auto others = copy->named_modules("", /*include_self=*/false);
+  for (const auto& module : named_modules("", /*include_self=*/false)) {
+    if (const auto* other = others.find(module.key())) (*other)->train(module.value()->is_training());
+  }
   return copy;
 }
 

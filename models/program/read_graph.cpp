@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string_view>
 
 #include <lockstep/models/program/format_error.h>
@@ -27,6 +28,7 @@ std::string innermost_module(std::string_view stack) {
   constexpr std::string_view kSelf = "L['self'].", kNone = "_empty_nn_module_stack_from_metadata_hook";
   if (path == kNone) return {};
   if (path.starts_with(kSelf)) path.remove_prefix(kSelf.size());
+  require_few_modules(std::string(path), "has an operation");
   return std::string(path);
 }
 
@@ -107,6 +109,14 @@ OperationKind read_node(const Json& json, Node& node) {
 }
 
 }  // namespace
+
+void require_few_modules(const std::string& path, const std::string& what) {
+  constexpr int64_t kMost = 100;
+  const auto modules = std::ranges::count(path, '.');
+  if (modules <= kMost) return;
+  throw FormatError(fmt::format("{} {} within {} modules, and lockstep takes {}", what,
+                                in_quotes(path.substr(0, 40) + "..."), modules, kMost));
+}
 
 PlacedError placed(const FormatError& error, const Node& node) {
   std::string text = error.what();

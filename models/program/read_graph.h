@@ -26,6 +26,10 @@ Graph read_graph(const Json& json, std::vector<std::string> inputs);
 // The error with the node's operation and line of Python.
 PlacedError placed(const FormatError& error, const Node& node);
 
+// Each part of a path but the last one is a module in those before it. Throws for more than 100; `what`
+// begins the message.
+void require_few_modules(const std::string& path, const std::string& what);
+
 // The name of a value that is a tensor. Throws for others; `what` begins the message.
 std::string tensor_name(const Argument& argument, const std::string& what);
 

@@ -1,6 +1,5 @@
 #include <lockstep/models/program/resolve.h>
 
-#include <ATen/core/enum_tag.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,39 +9,29 @@
 #include <unordered_map>
 #include <utility>
 
+#include <lockstep/models/program/batch_norm_uses.h>
 #include <lockstep/models/program/convert_argument.h>
 #include <lockstep/models/program/format_error.h>
+#include <lockstep/models/program/input_memory.h>
+#include <lockstep/models/program/operation_properties.h>
 #include <lockstep/models/program/operations.h>
 #include <lockstep/models/program/python_line.h>
+#include <lockstep/models/program/ready_arguments.h>
 
 namespace lockstep::program {
 namespace {
 
-constexpr std::string_view kCounter = ".num_batches_tracked";
-
 using Kind = ReadyArgument::Kind;
-
-// A tensor or a number that the graph computes or is given.
-bool is_value(const ReadyArgument& argument) {
-  return argument.kind == Kind::kValue || argument.kind == Kind::kWrapped;
-}
-
-bool is_constant(const ReadyArgument& argument, bool value) {
-  return argument.kind == Kind::kConstant && argument.constant.isBool() &&
-         argument.constant.toBool() == value;
-}
-
-bool is_zero(const ReadyArgument& argument) {
-  if (argument.kind != Kind::kConstant) return false;
-  const auto& number = argument.constant;
-  return (number.isDouble() && number.toDouble() == 0) || (number.isInt() && number.toInt() == 0);
-}
 
 // Resolves a graph, or the body of a region, whose values are its own.
 class Resolver {
  public:
-  Resolver(const Graph& graph, torch::ScalarType float_type, Resolved& all)
-      : graph_(graph), float_type_(float_type), all_(all), slot_of_([this](const std::string& name) {
+  Resolver(const Graph& graph, torch::ScalarType float_type, Resolved& all, BatchNormUses& norms)
+      : graph_(graph),
+        float_type_(float_type),
+        all_(all),
+        norms_(norms),
+        slot_of_([this](const std::string& name) {
           const auto found = slots_.find(name);
           if (found == slots_.end()) throw FormatError(fmt::format("uses '{}' before it is computed", name));
           return found->second;
@@ -98,10 +87,10 @@ class Resolver {
         c10::Dispatcher::singleton().findSchema({fmt::format("aten::{}", name->base), overload});
     if (!ready.operation) throw FormatError("calls an operation that this LibTorch does not have");
     convert_arguments(node, ready);
-    note_properties(ready);
+    note_properties(ready, all_);
     note_norm(node, ready);
     constexpr std::array kRnns = {"lstm", "gru", "rnn_tanh", "rnn_relu"};
-    ready.is_rnn = std::ranges::find(kRnns, name->base) != kRnns.end() && overload == "input";
+    ready.is_rnn = std::ranges::find(kRnns, name->base) != kRnns.end();
     ++all_.operations[ready.name];
   }
 
@@ -122,13 +111,13 @@ class Resolver {
       auto& argument = ready.arguments.back();
       // The exporter turns cuDNN off while it traces, so the file always says false.
       if (wanted.name() == "cudnn_enabled" || wanted.name() == "cudnn_enable") argument = {.constant = true};
-      require_own_target(wanted, argument);
+      require_own_target(node.target, wanted, argument);
     }
     if (used != given.size()) {
       throw FormatError(
           fmt::format("gives an argument that is not in the schema {}", toString(ready.operation->schema())));
     }
-    follow_float_type(ready);
+    fix_default_type(node, ready, graph_.tensors, float_type_);
   }
 
   static ReadyArgument default_of(const c10::Argument& wanted) {
@@ -137,81 +126,18 @@ class Resolver {
     return {.constant = *wanted.default_value()};
   }
 
-  // A number that stands for a tensor is shared by all calls, and a constant of the program is not saved.
-  void require_own_target(const c10::Argument& wanted, const ReadyArgument& argument) {
+  // A number that stands for a tensor is shared by all calls.
+  static void require_own_target(const std::string& target, const c10::Argument& wanted,
+                                 const ReadyArgument& argument) {
     if (!wanted.alias_info() || !wanted.alias_info()->isWrite()) return;
     if (!is_value(argument))
       throw FormatError(fmt::format("changes '{}', which is no tensor", wanted.name()));
-    require_state(argument);
-    const auto name = source_of(argument);
-    all_.writes_buffers = all_.writes_buffers || (!name.empty() && !name.ends_with(kCounter));
-  }
-
-  void require_state(const ReadyArgument& target) const {
-    const auto source = sources_.find(target.slots[0]);
-    if (source == sources_.end() || source->second->kind != InputKind::kConstant) return;
-    throw FormatError(
-        fmt::format("changes the constant {}, which is not part of the model's state", source->second->name),
-        "register it as a buffer in Python: self.register_buffer(...)");
-  }
-
-  // Without a dtype these give torch's default type, float.
-  void follow_float_type(ReadyNode& ready) const {
-    constexpr std::array kAlways = {"aten::zeros", "aten::ones", "aten::empty",    "aten::rand",
-                                    "aten::randn", "aten::eye",  "aten::linspace", "aten::logspace"};
-    constexpr std::array kOfNumbers = {"aten::full", "aten::arange", "aten::scalar_tensor"};
-    const auto& arguments = ready.operation->schema().arguments();
-    const bool real = std::ranges::any_of(ready.arguments, [](const auto& argument) {
-      return argument.kind == Kind::kConstant && argument.constant.isDouble();
-    });
-    const bool follows = std::ranges::find(kAlways, ready.name) != kAlways.end() ||
-                         (real && std::ranges::find(kOfNumbers, ready.name) != kOfNumbers.end());
-    if (!follows || float_type_ != torch::kFloat32) return;
-    for (size_t i = 0; i < arguments.size(); ++i) {
-      auto& argument = ready.arguments[i];
-      const bool is_default = argument.kind == Kind::kConstant && argument.constant.isNone();
-      if (arguments[i].name() == "dtype" && is_default) argument.kind = Kind::kFloatType;
+    // Such an overload may give the tensor other sizes. F.normalize(), which spectral norms call, has one.
+    if (wanted.kwarg_only() && target != "torch.ops.aten.div.out") {
+      throw FormatError(
+          fmt::format("writes its result into '{}', which lockstep does not run", wanted.name()),
+          "use the result that the operation returns");
     }
-  }
-
-  // Returns the argument of this name, or null.
-  static const ReadyArgument* find(const ReadyNode& node, std::string_view name) {
-    const auto& arguments = node.operation->schema().arguments();
-    for (size_t i = 0; i < arguments.size(); ++i) {
-      if (arguments[i].name() == name) return &node.arguments[i];
-    }
-    return nullptr;
-  }
-
-  void note_properties(const ReadyNode& node) {
-    const auto is = [&](const char* name, const auto& test) {
-      const auto* argument = find(node, name);
-      return argument && test(*argument);
-    };
-    const auto is_false = [](const ReadyArgument& argument) { return is_constant(argument, false); };
-    bool mode = false, off = false;
-    for (const char* name : {"training", "train", "use_input_stats"}) {
-      mode = mode || is(name, [&](const auto& argument) { return !is_false(argument); });
-      off = off || is(name, is_false);
-    }
-    for (const char* name : {"dropout_p", "dropout"}) {
-      mode = mode || is(name, [&](const auto& argument) {
-               return !is_zero(argument) && argument.constant.isDouble();
-             });
-      off = off || is(name, is_zero);
-    }
-    // Without running averages it computes the same in both modes.
-    mode = mode && !is("running_mean", [](const auto& argument) { return argument.kind == Kind::kConstant; });
-    const bool dropout = node.name.find("dropout") != std::string::npos;
-    off = off || (dropout && is("p", is_zero));
-    const bool random = !off && node.operation->hasTag(at::Tag::nondeterministic_seeded);
-    const bool rnn_without_dropout =
-        is("dropout", is_zero) && is("num_layers", [](const auto&) { return true; });
-    all_.random = all_.random || random;
-    all_.depends_on_mode =
-        all_.depends_on_mode || random || (mode && !rnn_without_dropout && !(dropout && off));
-    all_.captures = all_.captures && !node.operation->hasTag(at::Tag::data_dependent_output) &&
-                    !node.operation->hasTag(at::Tag::dynamic_output_shape);
   }
 
   // The weight or buffer that an argument is, or an empty name.
@@ -221,53 +147,12 @@ class Resolver {
     return source == sources_.end() ? std::string() : source->second->name;
   }
 
-  // Batch norms by the batch, and the counters of their batches.
   void note_norm(const Node& node, ReadyNode& ready) {
-    if (ready.name == "aten::add_") {
-      const auto name = source_of(ready.arguments[0]);
-      if (name.ends_with(kCounter))
-        counters_.emplace_back(ready_->nodes.size(), name.substr(0, name.size() - kCounter.size()));
-      return;
-    }
-    if (ready.name != "aten::batch_norm" || is_constant(ready.arguments[5], false)) return;
-    const auto& momentum = ready.arguments[6].constant;
-    const auto& eps = ready.arguments[7].constant;
-    if (!momentum.isDouble() || !eps.isDouble())
-      throw FormatError("computes the momentum or eps of a batch norm");
-    for (const size_t average : {3, 4}) {  // it changes them, although its schema does not say so
-      if (is_value(ready.arguments[average])) require_state(ready.arguments[average]);
-    }
-    const auto* X = std::get_if<ValueName>(&node.arguments.front().value);
+    const auto* X = node.arguments.empty() ? nullptr : std::get_if<ValueName>(&node.arguments[0].value);
     const auto meta = X ? graph_.tensors.find(X->name) : graph_.tensors.end();
-    BatchNormUse norm{
-        .place = ready.line,
-        .dimensions = meta == graph_.tensors.end() ? 0 : static_cast<int64_t>(meta->second.sizes.size()),
-        .momentum = momentum.toDouble(),
-        .eps = eps.toDouble(),
-        .affine = is_value(ready.arguments[1]),
-        .averages = is_value(ready.arguments[3])};
-    find_module(node, ready, norm);
-    ready.norm = static_cast<int>(all_.norms.size());
-    all_.norms.push_back(std::move(norm));
-  }
-
-  // A module's tensors have its name before theirs. One without tensors is where the operation stands.
-  void find_module(const Node& node, const ReadyNode& ready, BatchNormUse& norm) const {
-    constexpr std::array<const char*, 5> kNames = {"", "weight", "bias", "running_mean", "running_var"};
-    norm.module = node.module;
-    norm.matched = true;
-    for (size_t i = 1; i < kNames.size(); ++i) {
-      if (!is_value(ready.arguments[i])) continue;
-      const auto name = source_of(ready.arguments[i]);
-      const auto dot = name.rfind('.');
-      norm.module = dot == name.npos ? std::string() : name.substr(0, dot);
-      break;
-    }
-    for (size_t i = 1; i < kNames.size(); ++i) {
-      if (!is_value(ready.arguments[i])) continue;
-      norm.matched = norm.matched && source_of(ready.arguments[i]) == norm.module + "." + kNames[i];
-    }
-    norm.matched = norm.matched && !norm.module.empty();
+    norms_.note(
+        node, ready, meta == graph_.tensors.end() ? nullptr : &meta->second,
+        [this](const ReadyArgument& argument) { return source_of(argument); }, ready_, ready_->nodes.size());
   }
 
   void add_arithmetic(const Node& node, ReadyNode& ready) {
@@ -295,7 +180,7 @@ class Resolver {
     }
     if (sources.size() != (*body)->inputs.size())
       throw FormatError("gives its body another number of values");
-    Resolver inner(**body, float_type_, all_);
+    Resolver inner(**body, float_type_, all_, norms_);
     ready.body = inner.resolve(sources);
     if (ready.body->outputs.size() != node.results.size())
       throw FormatError("has another number of results than its body");
@@ -324,11 +209,6 @@ class Resolver {
       for (const auto& result : node->results) mark(result.slots, used, &node->last_uses);
       for (const auto& argument : node->arguments) mark(argument.slots, used, &node->last_uses);
     }
-    for (const auto& [node, module] : counters_) {
-      for (size_t i = 0; i < all_.norms.size(); ++i) {
-        if (all_.norms[i].module == module) ready_->nodes[node].counter = static_cast<int>(i);
-      }
-    }
   }
 
   static void mark(const std::vector<int>& slots, std::vector<char>& used, std::vector<int>* last_uses) {
@@ -341,12 +221,27 @@ class Resolver {
   const Graph& graph_;
   const torch::ScalarType float_type_;
   Resolved& all_;
+  BatchNormUses& norms_;
   const SlotOf slot_of_;
   const std::shared_ptr<ReadyGraph> ready_ = std::make_shared<ReadyGraph>();
   std::unordered_map<std::string, int> slots_;
-  std::unordered_map<int, const GraphInput*> sources_;    // weights, buffers and constants, by slot
-  std::vector<std::pair<size_t, std::string>> counters_;  // nodes, and the modules whose batches they count
+  std::unordered_map<int, const GraphInput*> sources_;  // weights, buffers and constants, by slot
 };
+
+// Batch norms are left out: Resolved::norms has them, and says which ones count their batches.
+bool writes_buffers(const ExportedGraph& exported, const Resolved& all) {
+  std::set<std::string> counters;
+  for (const auto& norm : all.norms) {
+    if (norm.counts) counters.insert(norm.module);
+  }
+  return std::ranges::any_of(input_changes(exported), [&](const InputChange& change) {
+    const auto& name = change.input->name;
+    const auto operation = torch_name(change.node->target);
+    if (operation && operation->base == "batch_norm") return false;
+    const auto dot = name.rfind('.');
+    return !is_batch_counter(name) || !counters.contains(dot == name.npos ? "" : name.substr(0, dot));
+  });
+}
 
 }  // namespace
 
@@ -357,8 +252,11 @@ Resolved resolve(const ExportedGraph& exported, torch::ScalarType float_type) {
     const bool user = input.kind == InputKind::kUser || input.kind == InputKind::kFixed;
     sources.push_back(user ? nullptr : &input);
   }
-  Resolver resolver(exported.graph, float_type, all);
+  BatchNormUses norms(all.norms);
+  Resolver resolver(exported.graph, float_type, all, norms);
   all.graph = resolver.resolve(sources);
+  norms.join_counters();
+  all.writes_buffers = writes_buffers(exported, all);
   return all;
 }
 

@@ -73,6 +73,7 @@ struct BatchNormUse {
   double momentum = 0, eps = 0;
   bool affine = false, averages = false;  // has a weight and a bias; running averages
   bool matched = false;                   // weights and averages are the module's
+  bool counts = false;                    // an operation of the graph counts its batches
 };
 
 struct Resolved {
@@ -81,7 +82,7 @@ struct Resolved {
   std::map<std::string, int64_t> operations;  // "aten::conv2d" -> how often
   bool depends_on_mode = false;               // such as by a dropout: it is wrong for evaluation
   bool random = false;
-  bool writes_buffers = false;  // others than averages and counters of batch norms
+  bool writes_buffers = false;  // others than averages and counters of batch norms, also through views
   bool captures = true;         // no operation's result or its size depends on data
 };
 

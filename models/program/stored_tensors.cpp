@@ -64,6 +64,7 @@ std::vector<StoredTensor> read_config(const Archive& archive, const std::string&
   std::vector<StoredTensor> tensors;
   const auto json = parse_json(archive.text(folder + config));
   for (const auto& [name, entry] : json.at("config").object()) {
+    require_few_modules(name, "has a tensor");
     try {
       tensors.push_back(read_tensor(name, entry, folder));
     } catch (const FormatError& error) {

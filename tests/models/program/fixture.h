@@ -88,11 +88,33 @@ struct Fixture {
   }
 };
 
-// All fixtures with numbers.
-inline const std::vector<std::string> kFixtures = {
-    "any_length", "assigned_buffer", "channels_last", "constants", "conv_bn",  "dict_output",   "dropout",
-    "encoder",    "frozen_layers",   "frozen_norm",   "gru",       "lm",       "lstm",          "mlp",
-    "narrowed",   "no_grad",         "norm_of_rows",  "one_row",   "own_loss", "own_loss_rows", "torch_2_12",
-    "two_inputs"};
+// All fixtures with numbers in fp32 and bf16.
+inline const std::vector<std::string> kFixtures = {"any_length",
+                                                   "assigned_buffer",
+                                                   "channels_last",
+                                                   "constants",
+                                                   "conv_bn",
+                                                   "counted_apart",
+                                                   "dict_output",
+                                                   "dropout",
+                                                   "encoder",
+                                                   "frozen_layers",
+                                                   "frozen_norm",
+                                                   "functional_norm",
+                                                   "gru",
+                                                   "instance_norm",
+                                                   "lm",
+                                                   "lstm",
+                                                   "mlp",
+                                                   "narrowed",
+                                                   "no_grad",
+                                                   "norm_of_rows",
+                                                   "one_row",
+                                                   "own_loss",
+                                                   "own_loss_rows",
+                                                   "root_norm",
+                                                   "torch_2_12",
+                                                   "two_inputs",
+                                                   "view_of_buffer"};
 
 }  // namespace lockstep::testing

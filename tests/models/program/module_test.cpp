@@ -132,6 +132,62 @@ TEST_CASE("A copy of a replica has weights of its own, with the same values and 
   CHECK(module.forward(fixture.batch(1)[0]).equal(copy->forward(fixture.batch(1)[0])));
 }
 
+TEST_CASE("A copy of a replica has the mode of each of its modules") {
+  ProgramModule module(Fixture("conv_bn").program);
+  auto modules = module.named_modules("", /*include_self=*/false);
+  modules["0.bn1"]->eval();
+  for (const auto& copy : module.clone()->named_modules("", /*include_self=*/false)) {
+    INFO(copy.key());
+    CHECK(copy.value()->is_training() == (copy.key() != "0.bn1"));
+  }
+  module.eval();
+  modules["0.bn2"]->train();
+  for (const auto& copy : module.clone()->named_modules("", /*include_self=*/false)) {
+    INFO(copy.key());
+    CHECK(copy.value()->is_training() == (copy.key() == "0.bn2"));
+  }
+}
+
+TEST_CASE("Constants of a module that was in a lower precision have all of their digits again") {
+  // The file has 1.1, which bf16 rounds.
+  const auto fixture = Fixture("constants");
+  ProgramModule module(fixture.program);
+  const torch::NoGradGuard no_grad;
+  for (const auto& item : module.named_parameters()) item.value().zero_();
+  for (const auto& item : module.named_parameters()) item.value().add_(item.key() == "a.bias" ? 1 : 0);
+  const auto x = torch::ones({1, 4});
+  const auto before = module.forward(x).clone();
+  module.to(torch::kBFloat16);
+  module.forward(x);
+  module.to(torch::kFloat32);
+  CHECK(module.forward(x).equal(before));
+}
+
+TEST_CASE("A counter of batches in a region belongs to the norm behind it") {
+  const Fixture fixture("counted_apart");
+  ProgramModule module(fixture.program);
+  const auto counter = module.named_buffers()["bn.num_batches_tracked"];
+  module.forward(fixture.batch(0)[0]);
+  CHECK(counter.item<int64_t>() == 1);
+  module.named_modules("", /*include_self=*/false)["bn"]->eval();
+  module.forward(fixture.batch(0)[0]);
+  CHECK(counter.item<int64_t>() == 1);
+  CHECK_FALSE(fixture.program->writes_buffers());
+}
+
+TEST_CASE("A program that changes buffers by other operations than batch norms says so") {
+  for (const auto* name : {"assigned_buffer", "instance_norm", "view_of_buffer"}) {
+    INFO(name);
+    CHECK(Fixture(name).program->writes_buffers());
+  }
+  for (const auto* name : {"mlp", "conv_bn", "functional_norm", "norm_of_rows", "no_grad"}) {
+    INFO(name);
+    CHECK_FALSE(Fixture(name).program->writes_buffers());
+  }
+  CHECK(Fixture("functional_norm").program->unmatched_norms().size() == 1);
+  CHECK(Fixture("root_norm").program->unmatched_norms().size() == 1);
+}
+
 TEST_CASE("A program says what it takes, returns and does") {
   const auto program = Fixture("dict_output").program;
   REQUIRE(program->inputs().size() == 1);

@@ -80,7 +80,8 @@ TEST_CASE("All other operations are refused by name, with what to do") {
 TEST_CASE("Operations that change or share their first argument are known") {
   for (const auto* name : {"add_", "relu_", "__iand__", "copy_"}) CHECK(changes_self(name));
   for (const auto* name : {"add", "__and__", "requires_grad_"}) CHECK_FALSE(changes_self(name));
-  for (const auto* name : {"view", "select", "detach", "add_"}) CHECK(may_be_view(name));
+  for (const auto* name : {"view", "select", "detach", "add_", "einsum", "cartesian_prod", "chain_matmul"})
+    CHECK(may_be_view(name));
   for (const auto* name : {"add", "clone", "linear"}) CHECK_FALSE(may_be_view(name));
 }
 

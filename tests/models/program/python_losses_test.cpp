@@ -54,10 +54,8 @@ Trained train_like_python(const Fixture& fixture, Precision precision) {
   return result;
 }
 
-TEST_CASE("Twenty losses, the evaluation and the weights of each fixture are Python's") {
-  const auto name = GENERATE(from_range(testing::kFixtures));
-  const auto [precision, key, tolerance] = GENERATE(table<Precision, std::string, double>(
-      {{Precision::kFp32, "fp32", 2e-6}, {Precision::kBf16, "bf16", 1e-2}}));
+void check_like_python(const std::string& name, Precision precision, const std::string& key,
+                       double tolerance) {
   INFO(name << " in " << key);
   at::set_num_threads(1);
   const Fixture fixture(name);
@@ -84,6 +82,17 @@ TEST_CASE("Twenty losses, the evaluation and the weights of each fixture are Pyt
                Catch::Matchers::WithinRel(python.at("weights").at(weight).get<double>(), 5 * tolerance) ||
                    Catch::Matchers::WithinAbs(python.at("weights").at(weight).get<double>(), 1e-5));
   }
+}
+
+TEST_CASE("Twenty losses, the evaluation and the weights of each fixture are Python's") {
+  const auto name = GENERATE(from_range(testing::kFixtures));
+  const auto [precision, key, tolerance] = GENERATE(table<Precision, std::string, double>(
+      {{Precision::kFp32, "fp32", 2e-6}, {Precision::kBf16, "bf16", 1e-2}}));
+  check_like_python(name, precision, key, tolerance);
+}
+
+TEST_CASE("Tensors of Python's default type are made in it, also where that is not torch's own") {
+  check_like_python("default_fp64", Precision::kFp64, "fp64", 1e-13);
 }
 
 }  // namespace

@@ -239,16 +239,13 @@ TEST_CASE("Operations that lockstep does not run are refused with their line of 
   });
 }
 
-TEST_CASE("A change of an input is also refused through what may share its memory") {
-  for (const std::string view :
-       {"view.default", "positive.default", "resolve_conj.default", "view_as_complex.default",
-        "linalg_diagonal.default", "unsafe_split.Tensor", "atleast_2d.default", "dropout.default"}) {
-    INFO(view);
-    auto tiny = tiny_program();
-    tiny.replace(kModel, "aten.linear.default", "aten." + view)
-        .replace(kModel, "aten.add.Tensor", "aten.add_.Tensor");
-    CHECK_THAT(refusal_of_program(tiny), Catch::Matchers::ContainsSubstring("changes its input 'x'"));
-  }
+TEST_CASE("Names within many modules are refused with both numbers") {
+  std::string name = "b";
+  for (int i = 0; i < 20'000; ++i) name += ".b";
+  const std::string words = " within 20000 modules, and lockstep takes 100";
+  check_refusals({{kWeights, "\"b\": {", "\"" + name + "\": {", words},
+                  {kConstants, "\"p\": {", "\"" + name + "\": {", words},
+                  {kModel, "L__self___fc,fc,", "L__self___fc," + name + ",", words}});
 }
 
 TEST_CASE("Two graphs of different modules are refused") {
@@ -261,8 +258,39 @@ TEST_CASE("Two graphs of different modules are refused") {
           {graph, "\"minor\": 20", "\"minor\": 19", "and lockstep reads 8.20 (graph 'eval')"},
           {graph, "\"forward_arg_names\": [\"x\"", "\"forward_arg_names\": [\"z\"",
            "has the inputs x of graph 'model' and z of 'eval'"},
+          {"data/constants/tensor_4", "pppp", "pppq",
+           "has two buffers 'p' that differ, of the graphs 'model' and 'eval'"},
       },
       true);
+}
+
+TEST_CASE(
+    "A weight of the evaluation graph in the record of another one is refused, whatever its bytes are") {
+  auto tiny = tiny_program(true);
+  const std::string weights = "data/weights/eval_weights_config.json";
+  const auto pair = meta(R"({"as_int": 2})", R"({"as_int": 1})");
+  for (const std::string graph : {"model", "eval"}) {  // "b" and a new weight "d" with the same bytes
+    tiny.replace("data/weights/" + graph + "_weights_config.json", "{\"config\": {",
+                 R"({"config": {"d": {"path_name": "weight_d", "is_param": false, "use_pickle": false, )"
+                 R"("tensor_meta": )" +
+                     pair + "}, ");
+  }
+  tiny.records.emplace_back("data/weights/weight_d", std::string(8, 'b'));
+  const TempFolder folder;
+  write_file(folder / "tiny.pt2", tiny.bytes());
+  CHECK_NOTHROW(program::read_program_file(folder / "tiny.pt2"));
+  // Saving would write the trained "d" where "b" is read.
+  const auto own = tiny.record(weights);
+  const auto at = own.find("\"path_name\": \"weight_", own.find("\"b\": {"));
+  const auto path = own.substr(at, own.find(',', at) - at);
+  tiny.replace(weights, path, "\"path_name\": \"weight_d\"");
+  CHECK_THAT(refusal_of_program(tiny),
+             Catch::Matchers::ContainsSubstring("of graph 'eval' in the record of 'd'") ||
+                 Catch::Matchers::ContainsSubstring("that is tied to another in graph 'eval' only"));
+  tiny.replace(weights, "\"d\": {\"path_name\": \"weight_d\"", "\"d\": {\"path_name\": \"weight_e\"");
+  tiny.records.emplace_back("data/weights/weight_e", std::string(8, 'b'));
+  CHECK_THAT(refusal_of_program(tiny),
+             Catch::Matchers::ContainsSubstring("has the weight 'b' of graph 'eval' in the record of 'd'"));
 }
 
 TEST_CASE("A flipped bit in any record is found") {

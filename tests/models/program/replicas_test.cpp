@@ -73,7 +73,8 @@ TEST_CASE("Two and three replicas train programs as one does") {
 
 TEST_CASE(
     "With the whole batch's statistics two and three replicas train programs with batch norms as one does") {
-  const std::string name = GENERATE("conv_bn", "frozen_norm", "norm_of_rows", "channels_last");
+  const std::string name = GENERATE("conv_bn", "frozen_norm", "norm_of_rows", "channels_last",
+                                    "functional_norm", "root_norm", "counted_apart");
   INFO(name);
   const Fixture fixture(name);
   auto options = options_for(1);
@@ -120,7 +121,9 @@ TEST_CASE(
 }
 
 TEST_CASE("Bits do not depend on the number of replicas where they need not") {
-  const std::string name = GENERATE("mlp", "lm", "conv_bn", "two_inputs");
+  const std::string name = GENERATE("any_length", "channels_last", "constants", "conv_bn", "counted_apart",
+                                    "dict_output", "encoder", "frozen_layers", "frozen_norm", "gru", "lm",
+                                    "lstm", "mlp", "own_loss", "two_inputs");
   INFO(name);
   const Fixture fixture(name);
   const auto trained = [&](int replicas) {

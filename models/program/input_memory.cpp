@@ -1,0 +1,181 @@
+#include <lockstep/models/program/input_memory.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <type_traits>
+#include <unordered_map>
+#include <utility>
+
+#include <lockstep/models/program/format_error.h>
+#include <lockstep/models/program/operations.h>
+#include <lockstep/models/program/read_graph.h>
+#include <lockstep/support/printable.h>
+
+namespace lockstep::program {
+namespace {
+
+// Calls with each name that the argument holds.
+template <class Use>
+void for_each_name(const Argument& argument, const Use& use) {
+  std::visit(
+      [&](const auto& value) {
+        using T = std::decay_t<decltype(value)>;
+        if constexpr (std::is_same_v<T, ValueName>) {
+          use(value.name);
+        } else if constexpr (std::is_same_v<T, std::vector<ValueName>>) {
+          for (const auto& element : value) use(element.name);
+        } else if constexpr (std::is_same_v<T, std::vector<std::optional<ValueName>>>) {
+          for (const auto& element : value) {
+            if (element) use(element->name);
+          }
+        } else if constexpr (std::is_same_v<T, std::vector<IntOrName>>) {
+          for (const auto& element : value) {
+            if (const auto* name = std::get_if<ValueName>(&element)) use(name->name);
+          }
+        }
+      },
+      argument);
+}
+
+// The inputs whose memory a value may share.
+struct Shared {
+  std::vector<const GraphInput*> inputs = {};
+  bool is_other_tensor = false;  // it has a requires_grad of its own
+
+  void add(const Shared& other) {
+    for (const auto* input : other.inputs) {
+      if (std::ranges::find(inputs, input) == inputs.end()) inputs.push_back(input);
+    }
+    is_other_tensor = inputs.empty() ? false : is_other_tensor || other.is_other_tensor;
+  }
+};
+
+// The values that are defined so far.
+class Values {
+ public:
+  void define(const std::string& name, Shared shared) {
+    if (!shared_.emplace(name, std::move(shared)).second)
+      throw FormatError(fmt::format("has two values {}", in_quotes(name)));
+  }
+
+  Shared use(const Argument& argument) const {
+    Shared all;
+    for_each_name(argument, [&](const std::string& name) {
+      const auto found = shared_.find(name);
+      if (found == shared_.end())
+        throw FormatError(fmt::format("uses the value {} before it is computed", in_quotes(name)));
+      all.add(found->second);
+    });
+    return all;
+  }
+
+ private:
+  std::unordered_map<std::string_view, Shared> shared_;
+};
+
+bool is_false(const Node& node, std::string_view argument) {
+  const auto found = std::ranges::find(node.arguments, argument, &NamedArgument::name);
+  const auto* truth = found == node.arguments.end() ? nullptr : std::get_if<bool>(&found->value);
+  return truth && !*truth;
+}
+
+bool changes(const Node& node, std::string_view base, size_t i) {
+  const auto& name = node.arguments[i].name;
+  if (name == "out" || (base == "rrelu_with_noise" && name == "noise")) return true;
+  if (base == "batch_norm" || base == "instance_norm") {  // although their schemas do not say so
+    const bool average = name == "running_mean" || name == "running_var";
+    return average && !is_false(node, base == "batch_norm" ? "training" : "use_input_stats");
+  }
+  return changes_self(base) && (i == 0 || name == "self");
+}
+
+bool shares(std::string_view base, size_t i, const std::string& name) {
+  if (changes_self(base)) return i == 0 || name == "self";
+  return may_be_view(base) && name != "other";  // another tensor's sizes or dtype
+}
+
+class Walk {
+ public:
+  void add_nodes(const Graph& graph, Values& values) {
+    for (const auto& node : graph.nodes) {
+      try {
+        add_node(node, values);
+      } catch (const PlacedError&) {
+        throw;
+      } catch (const FormatError& error) {
+        throw placed(error, node);
+      }
+    }
+  }
+
+  std::vector<InputChange> found;
+
+ private:
+  void add_node(const Node& node, Values& values) {
+    if (node.arguments.size() > 1 &&
+        std::holds_alternative<std::shared_ptr<const Graph>>(node.arguments[1].value)) {
+      return add_region(node, values);
+    }
+    const auto name = torch_name(node.target);
+    Shared result;
+    for (size_t i = 0; i < node.arguments.size(); ++i) {
+      const auto shared = values.use(node.arguments[i].value);
+      if (!name) continue;
+      note(node, name->base, i, shared);
+      if (shares(name->base, i, node.arguments[i].name)) result.add(shared);
+    }
+    if (name && name->base == "detach") result.is_other_tensor = true;
+    define_all(node, values, [&](size_t) { return result; });
+  }
+
+  void note(const Node& node, std::string_view base, size_t i, const Shared& shared) {
+    const bool gradient = base == "requires_grad_" || base == "detach_";
+    if (gradient ? i > 0 || shared.is_other_tensor : !changes(node, base, i)) return;
+    for (const auto* input : shared.inputs) {
+      found.push_back({&node, input, gradient ? InputChange::Kind::kGradient : InputChange::Kind::kElements});
+    }
+  }
+
+  void add_region(const Node& node, Values& values) {
+    const auto& body = *std::get<std::shared_ptr<const Graph>>(node.arguments[1].value);
+    Values inner;
+    for (size_t i = 0; i < body.inputs.size(); ++i) {
+      inner.define(body.inputs[i], values.use(node.arguments[i + 2].value));
+    }
+    add_nodes(body, inner);
+    std::vector<Shared> outputs;
+    for (const auto& output : body.outputs) outputs.push_back(inner.use(output));
+    define_all(node, values, [&](size_t i) { return i < outputs.size() ? outputs[i] : Shared{}; });
+  }
+
+  template <class SharedOf>
+  static void define_all(const Node& node, Values& values, const SharedOf& shared_of) {
+    for (size_t i = 0; i < node.results.size(); ++i) {
+      for (const auto& name : node.results[i].names) {
+        if (!name.empty()) values.define(name, shared_of(i));
+      }
+    }
+  }
+};
+
+}  // namespace
+
+std::vector<InputChange> input_changes(const ExportedGraph& exported) {
+  Walk walk;
+  Values values;
+  for (const auto& input : exported.inputs) {
+    values.define(input.value, {.inputs = {&input}});
+  }
+  walk.add_nodes(exported.graph, values);
+  for (const auto& output : exported.graph.outputs) values.use(output);
+  return std::move(walk.found);
+}
+
+bool is_batch_counter(const std::string& buffer) {
+  constexpr std::string_view kCounter = "num_batches_tracked";
+  return buffer == kCounter || buffer.ends_with(fmt::format(".{}", kCounter));
+}
+
+}  // namespace lockstep::program
