@@ -38,7 +38,7 @@ Batch rows_of_zeros(const BatchSpec& spec, int64_t rows) {
 
 // The first rows of a data set: two, unless the program takes other numbers.
 Batch first_rows(const DataRows& data, const Program::Rows& allowed, Precision precision) {
-  const auto rows = std::min(std::clamp<int64_t>(2, allowed.least, allowed.most), data.rows);
+  const auto rows = std::min(rows_to_try(allowed), data.rows);
   const auto source = data.sources(torch::kCPU);
   Batch batch(std::make_shared<const BatchSpec>(source->spec()));
   source->gather(torch::arange(rows), 0, batch);
@@ -70,6 +70,11 @@ void require_gradients(const TrainPlan& plan, const Model& model) {
 }
 
 }  // namespace
+
+// A program that takes no number of rows has a least one above its most.
+int64_t rows_to_try(const Program::Rows& allowed) {
+  return std::min(std::max<int64_t>(2, allowed.least), allowed.most);
+}
 
 // In a thread of its own, since torch ties its number of threads to the thread that computes first.
 void touch_kernels(const TrainPlan& plan, const Model& model) {

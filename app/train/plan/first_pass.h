@@ -5,12 +5,16 @@
 #include <cstdint>
 
 #include <lockstep/app/train/plan/train_plan.h>
+#include <lockstep/models/program.h>
 #include <lockstep/support/types.h>
 
 namespace lockstep {
 
 // Runs a forward and a backward pass of two rows of zeros.
 void touch_kernels(const TrainPlan& plan, const Model& model);
+
+// Two rows, or the number next to it that the program takes.
+int64_t rows_to_try(const Program::Rows& allowed);
 
 // Runs a program's step and evaluation with the first rows of the data. Changes `model`, which is thrown
 // away. Returns the bytes per row that the step held at most, beside the weights and their gradients. Throws

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <lockstep/app/train/plan/first_pass.h>
 #include <lockstep/app/train/plan/loss_choice.h>
 #include <lockstep/app/train/plan/program.h>
 #include <lockstep/models/program.h>
@@ -104,6 +105,17 @@ TEST_CASE("data that do not fit a program, and shards that it does not take, are
     INFO(text);
     CHECK(found == code);
     for (const auto& each : says) CHECK_THAT(text, ContainsSubstring(each));
+  }
+}
+
+TEST_CASE("a program is tried with two rows, or the number next to it that it takes") {
+  struct Case {
+    int64_t least, most, rows;
+  };
+  for (const auto& [least, most, rows] :
+       {Case{1, 8, 2}, {1, 1, 1}, {3, 8, 3}, {4, 4, 4}, {5, 1, 1}, {INT64_MAX, 8, 8}}) {
+    INFO(least << " to " << most);
+    CHECK(rows_to_try({.least = least, .most = most}) == rows);
   }
 }
 
