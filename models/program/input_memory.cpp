@@ -45,10 +45,11 @@ struct Shared {
   bool is_other_tensor = false;  // it has a requires_grad of its own
 
   void add(const Shared& other) {
+    if (other.inputs.empty()) return;
+    is_other_tensor = other.is_other_tensor && (inputs.empty() || is_other_tensor);
     for (const auto* input : other.inputs) {
       if (std::ranges::find(inputs, input) == inputs.end()) inputs.push_back(input);
     }
-    is_other_tensor = inputs.empty() ? false : is_other_tensor || other.is_other_tensor;
   }
 };
 

@@ -28,13 +28,13 @@ struct ReplicasRun {
   std::map<std::string, torch::Tensor> weights;
 };
 
-// Batches of 12, 7 and 5 rows of a set of 24.
+// Batches of 12, 7, 2 and 5 rows of a set of 24: a third replica has none of the two.
 ReplicasRun train_replicas(const Fixture& fixture, const TrainerOptions& options) {
   const auto rows = resident_rows(fixture.batch(0, 24));
   Trainer trainer(fixture.factory(), rows, rows, options);
   ReplicasRun result;
   int64_t first = 0;
-  for (const int64_t size : {12, 7, 5, 12, 12}) {
+  for (const int64_t size : {12, 7, 2, 5, 12}) {
     std::vector<int64_t> batch(static_cast<size_t>(size));
     for (auto& row : batch) row = first++ % 24;
     trainer.step(batch);
@@ -88,6 +88,36 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("Replicas train a program with sequences of another length than its example") {
+  Fixture fixture("any_length");
+  for (const int64_t length : {1, 9}) {
+    INFO(length << " words");
+    fixture.numbers["inputs"][0]["shape"][1] = length;
+    const auto one = train_replicas(fixture, options_for(1));
+    for (const int replicas : {2, 3}) {
+      INFO(replicas << " replicas");
+      require_alike(one, train_replicas(fixture, options_for(replicas)), 1e-11);
+    }
+  }
+}
+
+TEST_CASE("The mean of the replicas' averages of instance norms is that of all rows") {
+  const Fixture fixture("instance_norm");
+  const auto rows = resident_rows(fixture.batch(0, 12));
+  const auto evaluation = [&](int replicas) {
+    auto options = options_for(replicas);
+    options.bn = BnPolicy::kAverage;
+    Trainer trainer(fixture.factory(), rows, rows, options);
+    for (int step = 0; step < 3; ++step) {
+      trainer.step(std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
+      trainer.take_sums();
+    }
+    return trainer.evaluate().mean_loss();
+  };
+  const double one = evaluation(1);
+  for (const int replicas : {2, 3}) CHECK_THAT(evaluation(replicas), Catch::Matchers::WithinRel(one, 1e-11));
+}
+
 TEST_CASE("Replicas without rows take part in a program's batch norms") {
   const Fixture fixture("conv_bn");
   const auto rows = resident_rows(fixture.batch(0, 8));
@@ -121,9 +151,9 @@ TEST_CASE(
 }
 
 TEST_CASE("Bits do not depend on the number of replicas where they need not") {
-  const std::string name = GENERATE("any_length", "channels_last", "constants", "conv_bn", "counted_apart",
-                                    "dict_output", "encoder", "frozen_layers", "frozen_norm", "gru", "lm",
-                                    "lstm", "mlp", "own_loss", "two_inputs");
+  const std::string name =
+      GENERATE("any_length", "channels_last", "constants", "conv_bn", "dict_output", "encoder",
+               "frozen_layers", "frozen_norm", "gru", "lm", "lstm", "mlp", "own_loss", "two_inputs");
   INFO(name);
   const Fixture fixture(name);
   const auto trained = [&](int replicas) {
