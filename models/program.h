@@ -67,6 +67,15 @@ class Program {
   // BnPolicy::kAverage leaves them as they are. BnPolicy::kSync exchanges the statistics of all batch norms.
   std::vector<std::string> unmatched_norms() const;
 
+  // Batch norms by running averages, and dropouts that drop nothing, in the training graph: as after Python's
+  // eval(), which freezes them. whole: no operation of the graph depends on the mode, and there is no other
+  // graph, so the network seems to have been in that mode when torch.export.save wrote it.
+  struct EvalForm {
+    int64_t batch_norms = 0, dropouts = 0;
+    bool whole = false;
+  };
+  EvalForm eval_form() const;
+
   bool random() const;          // an operation draws random numbers in training, such as dropout
   bool writes_buffers() const;  // training changes buffers by other operations than batch norms
   bool captures() const;        // no operation waits for a GPU, or has results whose sizes depend on data

@@ -3,16 +3,14 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
-#include <string_view>
 
 #include <lockstep/app/files/weights_file.h>
+#include <lockstep/app/files/weights_name.h>
 #include <lockstep/data/safetensors.h>
 #include <lockstep/models/load_weights.h>
 #include <lockstep/parallel/training/replica_models.h>
 
 namespace lockstep {
-
-bool names_program(const std::string& path) { return std::string_view(path).ends_with(".pt2"); }
 
 std::vector<NamedTensor> python_weights(const std::shared_ptr<const Program>& program,
                                         std::span<const NamedTensor> weights) {

@@ -11,19 +11,15 @@
 
 namespace lockstep {
 
-// Returns true for a name that ends with .pt2: the program with its weights is written, instead of these
-// alone.
-bool names_program(const std::string& path);
-
 // The weights of a replica, with the names of its parameters and buffers, as Python's state_dict() has them:
 // in its order, tied ones under all of their names, without buffers that are not persistent. Throws
 // WeightsError for weights of another program.
 std::vector<NamedTensor> python_weights(const std::shared_ptr<const Program>& program,
                                         std::span<const NamedTensor> weights);
 
-// Writes them to a safetensors file, or into a copy of the program (names_program()). Throws OutputError,
-// also for a file that exists unless `overwrite`; a safetensors file is then written elsewhere, as
-// save_weights() does.
+// Writes them to a safetensors file, or into a copy of the program (names_program() of weights_name.h).
+// Throws OutputError, also for a file that exists unless `overwrite`; a safetensors file is then written
+// elsewhere, as save_weights() does.
 void save_program_weights(const std::shared_ptr<const Program>& program, std::span<const NamedTensor> weights,
                           const std::string& path, bool overwrite);
 

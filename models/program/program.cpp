@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include <lockstep/models/program/eval_form.h>
 #include <lockstep/models/program/format_error.h>
 #include <lockstep/models/program/parts.h>
 #include <lockstep/support/error.h>
@@ -118,6 +119,12 @@ std::vector<std::string> Program::unmatched_norms() const {
     if (norm.averages && !norm.matched) places.push_back(norm.place.empty() ? norm.module : norm.place);
   }
   return places;
+}
+
+Program::EvalForm Program::eval_form() const {
+  const auto [norms, dropouts] = program::eval_forms_of(parts_->file.graphs.at("model").graph);
+  const bool only = !parts_->own_evaluation && !parts_->training.resolved.depends_on_mode;
+  return {.batch_norms = norms, .dropouts = dropouts, .whole = only && norms + dropouts > 0};
 }
 
 Program::Rows Program::rows(bool training, bool whole_batch_norms) const {

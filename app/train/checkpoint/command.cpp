@@ -12,14 +12,19 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/app/files/distinct_files.h>
 #include <lockstep/app/files/json_file.h>
 #include <lockstep/app/files/program_weights.h>
 #include <lockstep/app/files/weights_file.h>
+#include <lockstep/app/files/weights_name.h>
 #include <lockstep/app/processes/one_process.h>
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/app/terminal/terminal.h>
+#include <lockstep/app/train/checkpoint/run_config.h>
 #include <lockstep/app/train/checkpoint/run_folder.h>
 #include <lockstep/app/train/checkpoint/run_program.h>
+#include <lockstep/data/data_folder.h>
+#include <lockstep/models/program.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/printable.h>
@@ -28,6 +33,7 @@ namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
+
 // Throws WeightsError if the folder is no run's.
 RunFolder existing_run(const std::string& path) {
   const RunFolder run(path);
@@ -97,6 +103,15 @@ Json json_of(const Listed& listed, const RunFolder& run) {
   return json;
 }
 
+// The files that the run needs to go on.
+std::vector<FileFlag> inputs_of(const FoundCheckpoint& found, const Program* program) {
+  std::vector<FileFlag> inputs;
+  if (program) inputs.push_back({"the run's program", program->path().native()});
+  const auto data = run_data(found).data;
+  if (data && is_tensor_file(*data)) inputs.push_back({"the run's data", *data});
+  return inputs;
+}
+
 }  // namespace
 
 void run_checkpoint_ls(const std::string& path, bool json) {
@@ -147,10 +162,8 @@ void run_checkpoint_export(const std::string& path, const std::string& file, boo
   auto found = open_checkpoint(path, warn);
   if (trained) found.state.trainer.average.clear();
   const auto program = run_program(found, program_path).program;
-  if (!program && names_program(file)) {
-    throw UsageError(fmt::format("{} cannot be written: the run has trained no program", in_quotes(file)),
-                     "name a .safetensors file");
-  }
+  check_weights_name("FILE", file, program != nullptr);
+  check_distinct_files({{"FILE", file}}, inputs_of(found, program.get()));
   auto weights = evaluated_weights(std::move(found.state.trainer));
   if (program) {
     save_program_weights(program, weights, file, overwrite);

@@ -14,6 +14,7 @@
 #include <lockstep/app/processes/together.h>
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/app/train/checkpoint/interval.h>
+#include <lockstep/app/train/checkpoint/run_program.h>
 #include <lockstep/app/train/checkpoint/same_run.h>
 #include <lockstep/app/train/config/config_text.h>
 #include <lockstep/app/train/settings/settings.h>
@@ -128,6 +129,7 @@ void KeptRun::open(TrainFlags& options, const World& place) {
   static_cast<void>(parse_interval(*options.checkpoint_every));
   const auto output = named_output(options);
   if (output) RunFolder(*output).require_writable();
+  if (found && options.program) check_program_there(found->state.plan, *options.program);
   if (found) return take_batch_and_rate(found->state.plan, options);
   if (output && !reuses_folder) RunFolder(*output).require_free();  // begin() finds out for good
 }
@@ -166,6 +168,7 @@ void KeptRun::fit_plan(const TrainPlan& plan, const TrainFlags& options) {
 void KeptRun::fit_checkpoint(const TrainPlan& plan, const TrainFlags& options) {
   auto& saved = found->state;
   const auto planned = plan_fields(plan);
+  if (plan.program) check_same_program(saved.plan, *plan.program);
   check_same_run(saved.plan, planned, options.resume_anyway);
   rescales_steps = rescale_steps(saved, planned);
   if (!rescales_steps) return;

@@ -13,6 +13,7 @@
 
 #include <lockstep/app/files/json.h>
 #include <lockstep/app/processes/assemble.h>
+#include <lockstep/app/train/checkpoint/run_program.h>
 #include <lockstep/app/train/checkpoint/same_run.h>
 #include <lockstep/app/train/config/config_file.h>
 #include <lockstep/app/train/plan/program.h>
@@ -43,10 +44,12 @@ Json as_planned(const CLI::Option& flag, const Json& saved) {
   return flag.as<std::string>();
 }
 
-// The value that the plan of this run will have.
-Json given_value(const Setting& setting, const CLI::Option& flag, const Json& saved) {
-  const bool program = std::string_view(setting.name) == "program";
-  return program ? Json(open_program(flag.as<std::string>())->digest()) : as_planned(flag, saved);
+// The value that the plan of this run will have. Throws WeightsError for another program than the run's.
+Json given_value(const Setting& setting, const CLI::Option& flag, const Json& run) {
+  if (std::string_view(setting.name) != "program") return as_planned(flag, run.at(key_of(setting)));
+  const auto program = open_program(flag.as<std::string>());
+  check_same_program(run, *program);
+  return program->digest();
 }
 
 // Before the flags are combined with those of the run: an error of a combination would not name the cause.
@@ -59,7 +62,7 @@ void check_given(const Json& saved, const TrainFlags& given, const CLI::App& tra
     // A data set's flag is its folder, and its name in the plan may be another.
     if (!compared || std::string_view(setting.name) == "data" || !saved.contains(key)) continue;
     if (!is_given(train, setting)) continue;
-    planned[key] = given_value(setting, *train.get_option(std::string("--") + setting.name), saved.at(key));
+    planned[key] = given_value(setting, *train.get_option(std::string("--") + setting.name), saved);
   }
   check_same_run(saved, planned, given.resume_anyway);
 }

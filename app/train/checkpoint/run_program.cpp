@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include <lockstep/app/train/config/config_syntax.h>
 #include <lockstep/app/train/plan/program.h>
@@ -29,6 +31,23 @@ std::string path_of(const FoundCheckpoint& found) {
 
 }  // namespace
 
+void check_program_there(const nlohmann::ordered_json& plan, const std::string& path) {
+  std::error_code ignored;
+  const auto digest = text_of(plan, "program");
+  if (digest.empty() || std::filesystem::exists(path, ignored)) return;
+  throw WeightsError(fmt::format("the checkpoint's run has the program {}, and there is no file {}", digest,
+                                 in_quotes(path)),
+                     "if it has moved, name it: --program FILE");
+}
+
+void check_same_program(const nlohmann::ordered_json& plan, const Program& program) {
+  const auto digest = text_of(plan, "program");
+  if (digest.empty() || program.digest() == digest) return;
+  throw WeightsError(fmt::format("the checkpoint's run has the program {}, {} is {}", digest,
+                                 in_quotes(program.path().native()), program.digest()),
+                     "name the file that the run has trained: --program FILE");
+}
+
 RunProgram run_program(const FoundCheckpoint& found, const std::optional<std::string>& path) {
   const auto digest = text_of(found.state.plan, "program");
   if (digest.empty()) {
@@ -37,12 +56,10 @@ RunProgram run_program(const FoundCheckpoint& found, const std::optional<std::st
                                  in_quotes(found.path.native())),
                      "leave --program out");
   }
-  auto program = open_program(path ? *path : path_of(found));
-  if (program->digest() != digest) {
-    throw WeightsError(fmt::format("the checkpoint's run has the program {}, {} is {}", digest,
-                                   in_quotes(program->path().native()), program->digest()),
-                       "name the file that the run has trained: --program FILE");
-  }
+  const auto file = path ? *path : path_of(found);
+  check_program_there(found.state.plan, file);
+  auto program = open_program(file);
+  check_same_program(found.state.plan, *program);
   return {std::move(program), parse_loss(text_of(found.state.plan, "loss")).value_or(LossChoice())};
 }
 

@@ -40,7 +40,7 @@ OnResume rule_of(const Setting& setting, const Json& saved, const Json& planned)
 }
 
 void refuse(const Setting& setting, const Json& saved, const Json& planned) {
-  std::string hint = is_data(setting) ? "train on the same images and labels (--data DIR), or start a new run"
+  std::string hint = is_data(setting) ? "train on the same data (--data), or start a new run"
                                       : "give the flags that the run was started with";
   if (turns_momentum(setting, saved, planned)) {
     hint += ", or start a new run: momentum cannot be turned on or off";

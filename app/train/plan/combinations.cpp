@@ -1,5 +1,6 @@
 #include <lockstep/app/train/plan/combinations.h>
 
+#include <lockstep/app/files/weights_name.h>
 #include <lockstep/app/train/plan/plan.h>
 #include <lockstep/parallel/timing/trace.h>
 #include <lockstep/support/error.h>
@@ -32,8 +33,6 @@ void check_combinations(const TrainFlags& flags, const Recipe& recipe) {
       {program && flags.kernels != Kernels::kAuto,
        "--program cannot be combined with --kernels: torch's kernels compute its operations",
        "leave --kernels out"},
-      {!program && flags.save && flags.save->ends_with(".pt2"),
-       "--save cannot write a .pt2 file without --program: it holds a program", "name a .safetensors file"},
       {!program && flags.loss, "--loss is a setting of --program: lockstep's models have one loss",
        "leave --loss out, or name the program: --program FILE"},
       {flags.deterministic && flags.split == "auto",
@@ -73,6 +72,7 @@ void check_combinations(const TrainFlags& flags, const Recipe& recipe) {
   for (const auto& combination : combinations) {
     if (combination.given) throw UsageError(combination.what, combination.hint);
   }
+  if (flags.save) check_weights_name("--save", *flags.save, program);
   auto trainer = trainer_options_of(flags, recipe);
   Trace trace;  // --trace makes one when the run begins
   if (flags.trace) trainer.replica.trace = &trace;

@@ -85,6 +85,68 @@ TEST_CASE(
              ContainsSubstring("mse") && ContainsSubstring("smooth_l1"));
 }
 
+TEST_CASE("a run whose program has moved, or was replaced, is refused with its digest and where to name it") {
+  const TempFolder folder;
+  const auto net = (folder / "net.pt2").string(), run_folder = (folder / "run").string();
+  std::filesystem::copy_file(fixture("mlp.pt2"), net);
+  auto words = regression(folder);
+  words.at(1) = net;
+  run(Words{"train"} + words + Words{"--epochs", "2", "--limit-steps", "1", "--output", run_folder});
+  const auto digest_of = [](const std::string& file) {
+    return nlohmann::json::parse(run({"program", "show", file, "--json"})).at("digest").get<std::string>();
+  };
+  const auto digest = digest_of(net), other = digest_of(fixture("dropout.pt2"));
+  const std::vector<Words> commands = {{"train", "--resume", run_folder},
+                                       {"eval", run_folder},
+                                       {"checkpoint", "export", run_folder, (folder / "w").string()}};
+  std::filesystem::rename(net, folder / "moved.pt2");
+  for (const auto& command : commands) {
+    INFO(command.front());
+    CHECK_THAT(refusal(program(command), 4),
+               ContainsSubstring(digest) && ContainsSubstring(net) && ContainsSubstring("--program FILE"));
+  }
+  std::filesystem::copy_file(fixture("dropout.pt2"), net);
+  for (const auto& command : commands) {
+    INFO(command.front());
+    CHECK_THAT(refusal(program(command), 4), ContainsSubstring(digest) && ContainsSubstring(other) &&
+                                                 ContainsSubstring(net) &&
+                                                 ContainsSubstring("--program FILE"));
+  }
+}
+
+TEST_CASE("no output replaces the program or the data of its own run, however its path is spelt") {
+  const TempFolder folder;
+  const auto net = (folder / "net.pt2").string(), run_folder = (folder / "run").string();
+  std::filesystem::copy_file(fixture("mlp.pt2"), net);
+  auto words = regression(folder);
+  words.at(1) = net;
+  const auto data = (folder / "d.safetensors").string();
+  std::filesystem::create_symlink(net, folder / "soft.pt2");
+  std::filesystem::create_hard_link(net, folder / "hard.pt2");
+  const auto relative = std::filesystem::relative(net).string();
+  run(Words{"train"} + words + Words{"--epochs", "1", "--output", run_folder});
+  const auto before = read_file(net), data_before = read_file(data);
+  for (const auto& file :
+       Words{net, relative, (folder / "soft.pt2").string(), (folder / "hard.pt2").string(), data}) {
+    INFO(file);
+    const auto other = (folder / "other").string();
+    CHECK_THAT(
+        refusal(program(Words{"train"} + words + Words{"--save", file, "--overwrite", "--output", other}), 2),
+        ContainsSubstring("--save") && ContainsSubstring(file == data ? "--data" : "--program"));
+    CHECK_FALSE(std::filesystem::exists(other));
+    CHECK_THAT(refusal(program({"checkpoint", "export", run_folder, file, "--overwrite"}), 2),
+               ContainsSubstring(file == data ? "the run's data" : "the run's program"));
+    CHECK_THAT(refusal(program({"train", "--resume", run_folder, "--resume-anyway", "epochs", "--epochs", "2",
+                                "--save", file, "--overwrite"}),
+                       2),
+               ContainsSubstring("--save"));
+  }
+  CHECK(read_file(net) == before);
+  CHECK(read_file(data) == data_before);
+  CHECK_THAT(refusal(program({"checkpoint", "export", run_folder, (folder / "w.pth").string()}), 2),
+             ContainsSubstring(".pth") && ContainsSubstring(".safetensors") && ContainsSubstring(".pt2"));
+}
+
 TEST_CASE("with --invariant one and two replicas train a program with dropout to the same bits") {
   const TempFolder folder;
   const auto data = write_program_data(folder / "d.safetensors", fixture_json("dropout"), 24, 8);

@@ -167,7 +167,7 @@ TEST_CASE("a run goes on with its training data, and with any test data") {
     FAIL("other data are taken");
   } catch (const WeightsError& error) {
     CHECK(error.message() == std::string("the checkpoint's run has train data hash 0a, this one has 0c"));
-    CHECK(error.hint() == "train on the same images and labels (--data DIR), or start a new run");
+    CHECK(error.hint() == "train on the same data (--data), or start a new run");
   }
   CHECK_NOTHROW(check_same_run(saved, {{"train_data_hash", "0a"}, {"test_data_hash", "0c"}}, {}));
   CHECK_NOTHROW(check_same_run(Json::object(), saved, {}));  // a checkpoint of an earlier version

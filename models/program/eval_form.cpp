@@ -1,0 +1,69 @@
+#include <lockstep/models/program/eval_form.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <string_view>
+
+#include <lockstep/models/program/operations.h>
+
+namespace lockstep::program {
+namespace {
+
+const Argument* find(const Node& node, std::string_view name) {
+  const auto found = std::ranges::find(node.arguments, name, &NamedArgument::name);
+  return found == node.arguments.end() ? nullptr : &found->value;
+}
+
+bool is_false(const Node& node, std::string_view name) {
+  const auto* argument = find(node, name);
+  const auto* value = argument ? std::get_if<bool>(argument) : nullptr;
+  return value && !*value;
+}
+
+// A share of numbers that would be dropped in training.
+bool drops(const Node& node, std::string_view name) {
+  const auto* argument = find(node, name);
+  const auto* share = argument ? std::get_if<double>(argument) : nullptr;
+  return share && *share > 0;
+}
+
+bool has_averages(const Node& node) {
+  const auto* argument = find(node, "running_mean");
+  return argument && std::holds_alternative<ValueName>(*argument);
+}
+
+bool is_eval_norm(std::string_view name, const Node& node) {
+  if (name == "batch_norm") return is_false(node, "training") && has_averages(node);
+  return name == "instance_norm" && is_false(node, "use_input_stats");
+}
+
+bool is_eval_dropout(std::string_view name, const Node& node) {
+  constexpr std::array<std::string_view, 4> kRnns = {"lstm", "gru", "rnn_tanh", "rnn_relu"};
+  if (!is_false(node, "train")) return false;
+  if (std::ranges::find(kRnns, name) != kRnns.end()) return drops(node, "dropout");
+  return name.find("dropout") != std::string_view::npos && drops(node, "p");
+}
+
+void count(const Graph& graph, EvalForms& forms) {
+  for (const auto& node : graph.nodes) {
+    if (const auto name = torch_name(node.target)) {
+      forms.batch_norms += is_eval_norm(name->base, node) ? 1 : 0;
+      forms.dropouts += is_eval_dropout(name->base, node) ? 1 : 0;
+    }
+    for (const auto& argument : node.arguments) {
+      const auto* body = std::get_if<std::shared_ptr<const Graph>>(&argument.value);
+      if (body && *body) count(**body, forms);
+    }
+  }
+}
+
+}  // namespace
+
+EvalForms eval_forms_of(const Graph& graph) {
+  EvalForms forms;
+  count(graph, forms);
+  return forms;
+}
+
+}  // namespace lockstep::program
