@@ -127,6 +127,15 @@ Header read_header(const InputFile& file) {
 
 torch::ScalarType torch_dtype(TensorDtype dtype) { return kTorchDtypes[static_cast<size_t>(dtype)]; }
 
+TensorFile shapes_of(const SafetensorsHeader& header) {
+  TensorFile file = {{}, header.metadata};
+  for (const auto& entry : header.tensors) {
+    const auto options = torch::dtype(torch_dtype(entry.dtype)).device(torch::kMeta);
+    file.tensors.push_back({entry.name, torch::empty(entry.shape, options)});
+  }
+  return file;
+}
+
 TensorEntry entry_of(const NamedTensor& named) {
   const auto& [name, tensor] = named;
   const auto refuse = [&](const std::string& why, const std::string& hint = {}) {
@@ -150,9 +159,11 @@ SafetensorsLayout layout_of(const TensorFile& file) {
 
 }  // namespace
 
-TensorFile load_safetensors(const fs::path& path) {
+TensorFile load_safetensors(const fs::path& path,
+                            const std::function<void(const TensorFile& shapes)>& check) {
   const InputFile input(path);
   auto [header, data] = read_header(input);
+  if (check) check(shapes_of(header));
 
   TensorFile file = {{}, std::move(header.metadata)};
   for (auto& [name, dtype, shape, begin, end] : header.tensors) {
@@ -168,13 +179,7 @@ TensorFile load_safetensors(const fs::path& path) {
 }
 
 TensorFile read_safetensors_shapes(const fs::path& path) {
-  auto header = read_header(InputFile(path)).content;
-  TensorFile file = {{}, std::move(header.metadata)};
-  for (auto& entry : header.tensors) {
-    const auto options = torch::dtype(torch_dtype(entry.dtype)).device(torch::kMeta);
-    file.tensors.push_back({std::move(entry.name), torch::empty(entry.shape, options)});
-  }
-  return file;
+  return shapes_of(read_header(InputFile(path)).content);
 }
 
 void write_safetensors(const TensorFile& file, const std::function<void(std::span<const std::byte>)>& write) {

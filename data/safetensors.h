@@ -25,8 +25,10 @@ struct TensorFile {
 
 // Reads a whole file into contiguous host tensors that need no gradient, in the file's order. Throws
 // WeightsError, with the file's name, what was found and what was expected, for a missing, damaged or hostile
-// file. The tensors never take more memory than the file has bytes.
-TensorFile load_safetensors(const std::filesystem::path& path);
+// file. The tensors never take more memory than the file has bytes. check: is given what
+// read_safetensors_shapes() returns, before values are read; what it throws, is thrown.
+TensorFile load_safetensors(const std::filesystem::path& path,
+                            const std::function<void(const TensorFile& shapes)>& check = {});
 
 // Reads the header alone: the same tensors without values, on the meta device. Throws as load_safetensors()
 // does, but for values.

@@ -32,6 +32,9 @@ constexpr auto kFormHint =
     "a data file has tensors train.NAME and test.NAME, such as train.X, train.y, test.X and test.y, and the "
     "first dimension of each counts rows";
 
+constexpr const char* kTrain = "train";
+constexpr const char* kTest = "test";
+
 // Rows for training or for testing: their tensors by name.
 struct Part {
   std::string prefix;
@@ -132,7 +135,7 @@ void check_roles(const fs::path& path, const Part& train, std::span<const std::s
 
 // Sorts the tensors of a file, whose values may be missing, and checks them.
 Parts parts_of(const fs::path& path, TensorFile file, std::span<const std::string> targets) {
-  Parts parts = {{{.prefix = "train"}, {.prefix = "test"}}};
+  Parts parts = {{{.prefix = kTrain}, {.prefix = kTest}}};
   for (auto& tensor : file.tensors) sort_in(path, std::move(tensor), parts);
   check_both_there(path, parts);
   for (const auto& part : parts) check_rows(path, part);
@@ -140,6 +143,14 @@ Parts parts_of(const fs::path& path, TensorFile file, std::span<const std::strin
   check_alike(path, parts[1], parts[0]);
   check_roles(path, parts[0], targets);
   return parts;
+}
+
+// Returns the bytes of the values.
+int64_t check_shapes(const fs::path& path, TensorFile shapes, std::span<const std::string> targets) {
+  int64_t bytes = 0;
+  for (const auto& tensor : shapes.tensors) bytes += static_cast<int64_t>(tensor.tensor.nbytes());
+  parts_of(path, std::move(shapes), targets);
+  return bytes;
 }
 
 // Reads with one of the functions of safetensors.h. Its errors are those of data here.
@@ -196,6 +207,12 @@ struct Classes {
   std::string why_none = {};
 };
 
+std::string found_in(const std::string& name, const torch::Tensor& labels, int64_t label, int64_t row) {
+  return labels.scalar_type() == torch::kUInt64
+             ? fmt::format("{} has {} in row {}", name, static_cast<uint64_t>(label), row)
+             : fmt::format("{} has {} in row {}", name, label, row);
+}
+
 // The largest and the smallest label; why it is no class if one is not.
 Classes classes_in(const torch::Tensor& labels, const std::string& name) {
   const auto numbers = labels.to(torch::kInt64);
@@ -204,9 +221,49 @@ Classes classes_in(const torch::Tensor& labels, const std::string& name) {
   if (lowest >= 0 && !too_large) return {.count = highest + 1};
   const auto row = (too_large ? numbers.argmax() : numbers.argmin()).item<int64_t>();
   const auto label = too_large ? highest : lowest;
-  return {.why_none = labels.scalar_type() == torch::kUInt64
-                          ? fmt::format("{} has {} in row {}", name, static_cast<uint64_t>(label), row)
-                          : fmt::format("{} has {} in row {}", name, label, row)};
+  return {.why_none = found_in(name, labels, label, row)};
+}
+
+// As TrainingData::outside.
+std::string outside_in(const torch::Tensor& target, const std::string& name, int64_t classes,
+                       std::optional<int64_t> ignored) {
+  const auto numbers = target.to(torch::kInt64).flatten();
+  auto outside = numbers.lt(0).logical_or(numbers.ge(classes));
+  if (ignored) outside = outside.logical_and(numbers.ne(*ignored));
+  if (!outside.any().item<bool>()) return "";
+  const auto first = outside.to(torch::kUInt8).argmax().item<int64_t>();
+  return found_in(name, target, numbers[first].item<int64_t>(), first * target.size(0) / target.numel());
+}
+
+// In pieces, which need little memory beside the tensor.
+std::string not_finite_in(const torch::Tensor& values, const std::string& name) {
+  constexpr int64_t kPiece = 1 << 20;
+  if (!values.is_floating_point()) return "";
+  const auto numbers = values.flatten();
+  for (int64_t begin = 0; begin < numbers.numel(); begin += kPiece) {
+    auto piece = numbers.narrow(0, begin, std::min(kPiece, numbers.numel() - begin));
+    if (piece.element_size() < 4) piece = piece.to(torch::kFloat32);
+    const auto finite = piece.isfinite();
+    if (finite.all().item<bool>()) continue;
+    const auto first = finite.to(torch::kUInt8).argmin().item<int64_t>();
+    return fmt::format("{} has {} in row {}", name, piece[first].item<double>(),
+                       (begin + first) * values.size(0) / values.numel());
+  }
+  return "";
+}
+
+std::string not_finite_in(const Parts& parts) {
+  for (const auto& part : parts) {
+    for (const auto& [name, tensor] : part.tensors) {
+      if (auto found = not_finite_in(tensor, part.full(name)); !found.empty()) return found;
+    }
+  }
+  return "";
+}
+
+bool has_one_integer_target(const BatchSpec& spec) {
+  return std::ranges::count(spec, Role::kTarget, &TensorSpec::role) == 1 &&
+         at::isIntegralType(spec.back().dtype, /*includeBool=*/false);
 }
 
 Classes classes_of(const TensorData& data) {
@@ -228,22 +285,24 @@ Classes classes_of(const TensorData& data) {
 }  // namespace
 
 int64_t check_tensor_data(const fs::path& path, std::span<const std::string> targets) {
-  auto shapes = read_as_data(path, read_safetensors_shapes);
-  int64_t bytes = 0;
-  for (const auto& tensor : shapes.tensors) bytes += static_cast<int64_t>(tensor.tensor.nbytes());
-  parts_of(path, std::move(shapes), targets);
-  return bytes;
+  return check_shapes(path, read_as_data(path, read_safetensors_shapes), targets);
 }
 
-TensorData load_tensor_data(const fs::path& path, std::span<const std::string> targets) {
-  check_tensor_data(path, targets);
-  const auto parts = parts_of(path, read_as_data(path, load_safetensors), targets);
+TensorData load_tensor_data(const fs::path& path, std::span<const std::string> targets,
+                            const std::function<void(int64_t bytes)>& before_values) {
+  const auto check = [&](const TensorFile& shapes) {
+    const auto bytes = check_shapes(path, shapes, targets);
+    if (before_values) before_values(bytes);
+  };
+  auto file = read_as_data(path, [&](const fs::path& from) { return load_safetensors(from, check); });
+  const auto parts = parts_of(path, std::move(file), targets);
   TensorData data{.name = path.stem().string(),
                   .train = batch_of(parts[0], targets),
                   .test = batch_of(parts[1], targets)};
   auto classes = classes_of(data);
   data.classes = classes.count;
   data.no_classes = std::move(classes.why_none);
+  data.not_finite = not_finite_in(parts);
   return data;
 }
 
@@ -253,10 +312,21 @@ TrainingData as_training_data(const TensorData& data) {
   if (data.classes) {
     content.push_back(fmt::format("{} class{}", with_commas(*data.classes), *data.classes == 1 ? "" : "es"));
   }
+  std::function<std::string(int64_t, std::optional<int64_t>)> outside;
+  if (has_one_integer_target(data.train.spec())) {
+    const auto name = data.train.spec().back().name;
+    outside = [=, train = data.train.target(), test = data.test.target()](int64_t classes,
+                                                                          std::optional<int64_t> ignored) {
+      auto found = outside_in(train, fmt::format("{}.{}", kTrain, name), classes, ignored);
+      return found.empty() ? outside_in(test, fmt::format("{}.{}", kTest, name), classes, ignored) : found;
+    };
+  }
   return {.name = data.name,
           .spec = data.train.spec(),
           .classes = data.classes,
           .no_classes = data.no_classes,
+          .outside = std::move(outside),
+          .not_finite = data.not_finite,
           .content = fmt::format("{}", fmt::join(content, ", ")),
           .train = rows_of(data.train),
           .test = rows_of(data.test)};

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,6 +23,8 @@ struct TensorData {
   // As those of TrainingData: all integers from 0 to the largest label of `train` and of `test`.
   std::optional<int64_t> classes = {};
   std::string no_classes = {};
+  // The first number of a tensor of floats that is NaN or infinite: "train.X has nan in row 3". Empty: none.
+  std::string not_finite = {};
 };
 
 // Reads tensors train.NAME and test.NAME, in the dtypes that they have; the first dimension counts rows.
@@ -31,9 +34,10 @@ struct TensorData {
 // Throws DataError, with the file's name, what was found and what was expected: for a missing, damaged or
 // hostile file; other names; no tensors of train or of test; a tensor that only one of them has, or that has
 // other dtypes or sizes of rows there; other numbers of rows within one of them; numbers instead of rows, no
-// rows, rows without numbers; no input; a target that is not there. Values
-// are not looked at, apart from labels and bools. All but damage is found before values are read.
-TensorData load_tensor_data(const std::filesystem::path& path, std::span<const std::string> targets = {});
+// rows, rows without numbers; no input; a target that is not there. All but damage is found before values are
+// read. before_values: is told then how many bytes these have; what it throws, is thrown.
+TensorData load_tensor_data(const std::filesystem::path& path, std::span<const std::string> targets = {},
+                            const std::function<void(int64_t bytes)>& before_values = {});
 
 // Returns these rows, whose memory it shares, as training sees them.
 TrainingData as_training_data(const TensorData& data);

@@ -24,7 +24,12 @@ struct TrainingData {
   BatchSpec spec = {};  // of the sources of train and of test: inputs, then targets
   // Set if there is one target with one integer per row, 0 .. classes - 1.
   std::optional<int64_t> classes = {};
-  std::string no_classes = {};   // why there are none, such as "y is Float [n]"
+  std::string no_classes = {};  // why there are none, such as "y is Float [n]"
+  // Returns the first integer of the one target that is neither a class, 0 .. classes - 1, nor `ignored`,
+  // such as "train.y has 7 in row 12"; empty: there is none. Null for data whose targets were never looked
+  // at.
+  std::function<std::string(int64_t classes, std::optional<int64_t> ignored)> outside = {};
+  std::string not_finite = {};   // of TensorData
   std::string row_noun = "row";  // what messages call a row; its plural ends with s
   std::string content = {};      // the tensors as the files have them, for messages; empty: row_noun says it
   DataRows train = {}, test = {};

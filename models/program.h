@@ -95,6 +95,10 @@ class Program {
   std::shared_ptr<const Parts> parts_;
 };
 
+// "any number of rows", "at least 2 rows", "1 to 8 rows", "exactly 4 rows", "no number of rows". 0 rows are
+// left out.
+std::string to_string(const Program::Rows& rows);
+
 // Reads a program. Throws WeightsError for a file that cannot be read, that is damaged, or that uses what is
 // not supported; the error has the line of Python.
 std::shared_ptr<const Program> read_program(const std::filesystem::path& path);

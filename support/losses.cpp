@@ -23,8 +23,6 @@ torch::Tensor class_numbers(const torch::Tensor& y) {
   return y.to(torch::kInt64);
 }
 
-constexpr int64_t kIgnored = -100;  // torch's ignore_index
-
 // Throws DataError for shapes that do not fit, or labels that are no classes. Reads labels on a CPU alone: a
 // GPU would have to be waited for, and is lost after such an error.
 void require_fitting(const torch::Tensor& logits, const torch::Tensor& y) {
@@ -41,7 +39,7 @@ void require_fitting(const torch::Tensor& logits, const torch::Tensor& y) {
   const auto row = outside.nonzero()[0][0].item<int64_t>();
   throw DataError(fmt::format("row {} of {} has label {}, but the logits have {} classes", row, y.size(0),
                               label, classes),
-                  label == kIgnored
+                  label == kIgnoredToken
                       ? "torch's ignore_index is not supported: leave rows without a class out of the data"
                       : "labels count from 0, and the last layer has one output per class");
 }
@@ -81,7 +79,9 @@ void require_same_shape(const torch::Tensor& output, const torch::Tensor& target
   if (output.sizes() == target.sizes()) return;
   throw DataError(fmt::format("targets of shape [{}] for outputs of shape [{}]",
                               fmt::join(target.sizes(), ", "), fmt::join(output.sizes(), ", ")),
-                  "give both one shape, such as by unsqueeze(1) or squeeze(1)");
+                  target.numel() == output.numel()
+                      ? "give both one shape, such as by unsqueeze(1) or squeeze(1)"
+                      : "a row of the targets has one number for each of the output's");
 }
 
 double numbers_per_row(const torch::Tensor& output) {
@@ -94,6 +94,17 @@ torch::Tensor absolute_errors(const torch::Tensor& output, const torch::Tensor& 
   return (output - target).abs().sum() / numbers_per_row(output);
 }
 
+// Throws DataError for a token on a CPU that is neither in the vocabulary nor ignored. length: of a row.
+void require_tokens(const torch::Tensor& tokens, int64_t length, int64_t vocabulary, int64_t ignored) {
+  if (!tokens.is_cpu()) return;
+  const auto outside = tokens.lt(0).logical_or(tokens.ge(vocabulary)).logical_and(tokens.ne(ignored));
+  if (!outside.any().item<bool>()) return;
+  const auto first = outside.to(torch::kUInt8).argmax().item<int64_t>();
+  throw DataError(fmt::format("row {} has token {}, but the logits have a vocabulary of {}", first / length,
+                              tokens[first].item<int64_t>(), vocabulary),
+                  fmt::format("tokens count from 0; {} is not counted", ignored));
+}
+
 Outcome token_outcome(const torch::Tensor& output, const torch::Tensor& target, int64_t ignored) {
   if (output.dim() != 3 || target.sizes() != output.sizes().slice(0, 2)) {
     throw DataError(fmt::format("targets of shape [{}] for logits of shape [{}]",
@@ -103,7 +114,12 @@ Outcome token_outcome(const torch::Tensor& output, const torch::Tensor& target, 
   const auto logits = wide(output).flatten(0, 1);
   const auto tokens = class_numbers(target).flatten();
   Outcome outcome;
-  outcome.loss = torch::cross_entropy_loss(logits, tokens, /*weight=*/{}, at::Reduction::Sum, ignored);
+  try {
+    outcome.loss = torch::cross_entropy_loss(logits, tokens, /*weight=*/{}, at::Reduction::Sum, ignored);
+  } catch (const c10::Error&) {
+    require_tokens(tokens, output.size(1), output.size(2), ignored);
+    throw;
+  }
   const torch::NoGradGuard no_grad;
   const auto count = (tokens != ignored).sum();
   const auto right = (logits.argmax(1) == tokens).logical_and(tokens != ignored).sum();

@@ -44,10 +44,14 @@ OutputLoss mse();
 // Metric: "mae".
 OutputLoss smooth_l1(double beta = 1);
 
+// Torch's ignore_index.
+inline constexpr int64_t kIgnoredToken = -100;
+
 // Cross-entropy over tokens: the mean over all tokens of a batch, however many each row has. output: logits
 // (n, tokens, vocabulary); target: (n, tokens) int64. Tokens of class `ignored`, such as padding, do not
-// count. Metrics, over tokens: "perplexity", and "top1", the share of them that have the largest logit.
-OutputLoss token_cross_entropy(int64_t ignored = -100);
+// count. Metrics, over tokens: "perplexity", and "top1", the share of them that have the largest logit. On a
+// CPU other tokens outside of the vocabulary throw DataError.
+OutputLoss token_cross_entropy(int64_t ignored = kIgnoredToken);
 
 // classification()'s loss, "top1" and "top5".
 Outcome classification_outcome(const torch::Tensor& logits, const torch::Tensor& y);

@@ -47,11 +47,6 @@ std::vector<std::pair<std::string, std::string>> refusals_of(const Program& prog
   return refusals;
 }
 
-std::string rows_text(const Program::Rows& rows) {
-  const auto range = row_range_text(rows);
-  return (range.empty() ? "any number" : range) + (rows.empty ? "" : ", but not 0");
-}
-
 std::string text_of(const Program& program) {
   std::string text;
   const auto row = [&](std::string_view name, const std::string& value) {
@@ -68,10 +63,13 @@ std::string text_of(const Program& program) {
   }
   row("batch norm", program.has_batch_norm() ? "of the batch in training: --bn" : "none");
   row("random", program.random() ? "in training" : "no");
+  const auto form = program.eval_form();
+  if (form.batch_norms + form.dropouts > 0)
+    row("mode", eval_form_notice(program).value_or(eval_form_text(form)));
   row("evaluation", program.has_eval_graph() ? "yes" : "no");
-  row("shards", "in training " + rows_text(program.rows(/*training=*/true)));
+  row("shards", "in training " + row_range_text(program.rows(/*training=*/true)));
   if (program.has_eval_graph()) {
-    row("", "in evaluation " + rows_text(program.rows(/*training=*/false)));
+    row("", "in evaluation " + row_range_text(program.rows(/*training=*/false)));
   }
   row("checked", kChecked);
   for (const auto& [what, why] : refusals_of(program)) row("refused", fmt::format("{}: {}", what, why));
@@ -97,19 +95,22 @@ nlohmann::ordered_json json_of(const Program::Rows& rows) {
 nlohmann::ordered_json json_of(const Program& program) {
   auto refused = nlohmann::ordered_json::array();
   for (const auto& [what, why] : refusals_of(program)) refused.push_back({{"what", what}, {"why", why}});
-  return {{"path", program.path().native()},
-          {"torch", program.torch_version()},
-          {"digest", program.digest()},
-          {"inputs", json_of(program.inputs())},
-          {"outputs", json_of(program.outputs())},
-          {"parameters", program.parameter_count()},
-          {"operations", program.operations()},
-          {"batch_norm", program.has_batch_norm()},
-          {"random", program.random()},
-          {"evaluation", program.has_eval_graph()},
-          {"training_rows", json_of(program.rows(/*training=*/true))},
-          {"evaluation_rows", json_of(program.rows(/*training=*/false))},
-          {"refused", refused}};
+  const auto form = program.eval_form();
+  return {
+      {"path", program.path().native()},
+      {"torch", program.torch_version()},
+      {"digest", program.digest()},
+      {"inputs", json_of(program.inputs())},
+      {"outputs", json_of(program.outputs())},
+      {"parameters", program.parameter_count()},
+      {"operations", program.operations()},
+      {"batch_norm", program.has_batch_norm()},
+      {"random", program.random()},
+      {"eval_form", {{"batch_norms", form.batch_norms}, {"dropouts", form.dropouts}, {"whole", form.whole}}},
+      {"evaluation", program.has_eval_graph()},
+      {"training_rows", json_of(program.rows(/*training=*/true))},
+      {"evaluation_rows", json_of(program.rows(/*training=*/false))},
+      {"refused", refused}};
 }
 
 }  // namespace

@@ -112,7 +112,8 @@ std::vector<PlannedCell> plan_cells(const SweepOptions& options, const std::vect
 void warn_of_cells(const std::vector<PlannedCell>& cells) {
   std::set<std::string> said;
   for (const auto& planned : cells) {
-    for (const auto& notices : {machine_notices(planned.plan), batch_notices(planned.plan)}) {
+    for (const auto& notices :
+         {task_notices(planned.plan), machine_notices(planned.plan), batch_notices(planned.plan)}) {
       for (const auto& notice : notices) {
         if (said.insert(notice).second) warn(notice);
       }

@@ -60,6 +60,7 @@ void Recorder::plan() const {
   } else if (!flags_.quiet) {
     write_stdout(plan_text(plan_, terminal_.text_width()));
   }
+  for (const auto& notice : task_notices(plan_)) warn(notice);
   for (const auto& notice : machine_notices(plan_)) warn(notice);
   for (const auto& notice : batch_notices(plan_)) warn(notice);
   if (const auto notice = rate_notice(plan_)) warn(*notice);

@@ -7,6 +7,7 @@
 #include <lockstep/models/program/eval_form.h>
 #include <lockstep/models/program/format_error.h>
 #include <lockstep/models/program/parts.h>
+#include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/printable.h>
 
@@ -119,6 +120,16 @@ std::vector<std::string> Program::unmatched_norms() const {
     if (norm.averages && !norm.matched) places.push_back(norm.place.empty() ? norm.module : norm.place);
   }
   return places;
+}
+
+std::string to_string(const Program::Rows& rows) {
+  const auto [least, most] = std::pair(rows.least, rows.most);
+  if (least > most || least == INT64_MAX) return "no number of rows";
+  if (most == INT64_MAX) {
+    return least <= 1 ? "any number of rows" : fmt::format("at least {}", counted(least, "row"));
+  }
+  if (least == most) return fmt::format("exactly {}", counted(most, "row"));
+  return fmt::format("{} to {} rows", with_commas(least), with_commas(most));
 }
 
 Program::EvalForm Program::eval_form() const {

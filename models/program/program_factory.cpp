@@ -93,12 +93,18 @@ torch::Tensor loss_sum(const Program& program, const torch::Tensor& returned, in
                   "a loss is one number, the mean over the rows, or one number per row");
 }
 
-bool fits(const Program::Tensor& input, const TensorSpec& given) {
-  const bool floating = torch::isFloatingType(input.dtype) && torch::isFloatingType(given.dtype);
-  if (!floating && input.dtype != given.dtype) return false;
+// "int64", as Python's torch has it.
+std::string python_name(torch::ScalarType dtype) { return std::string(c10::getDtypeNames(dtype).first); }
+
+bool fits_but_for_dtype(const Program::Tensor& input, const TensorSpec& given) {
   return input.sizes.size() == given.row_shape.size() + 1 && input.sizes[0] < 0 &&
          std::equal(given.row_shape.begin(), given.row_shape.end(), input.sizes.begin() + 1,
                     [](int64_t size, int64_t wanted) { return size < 0 || wanted < 0 || size == wanted; });
+}
+
+bool fits(const Program::Tensor& input, const TensorSpec& given) {
+  const bool floating = torch::isFloatingType(input.dtype) && torch::isFloatingType(given.dtype);
+  return (floating || input.dtype == given.dtype) && fits_but_for_dtype(input, given);
 }
 
 }  // namespace
@@ -146,6 +152,8 @@ void check_batch(const Program& program, const BatchSpec& batch, bool own_loss) 
                     input.name, to_string(given)),
         input.sizes.empty() || input.sizes[0] >= 0
             ? "its first dimension must count rows: export it with a first dimension that may differ"
+        : fits_but_for_dtype(input, given)
+            ? fmt::format("save it in Python with that dtype: .to(torch.{})", python_name(input.dtype))
             : "give it what it was exported for, or export it with other examples");
   }
 }

@@ -28,12 +28,6 @@ std::string sizes_text(const torch::Tensor& tensor) {
   return fmt::format("{} ({})", toString(tensor.scalar_type()), fmt::join(tensor.sizes(), ", "));
 }
 
-std::string rows_text(const Program::Rows& rows) {
-  if (rows.most == std::numeric_limits<int64_t>::max()) return fmt::format("at least {} rows", rows.least);
-  if (rows.least == rows.most) return fmt::format("{} rows", rows.least);
-  return fmt::format("{} to {} rows", rows.least, rows.most);
-}
-
 // Checks the inputs of one run, and notes the sizes that may differ.
 class InputCheck {
  public:
@@ -94,7 +88,7 @@ class InputCheck {
       throw DataError(fmt::format("{} computes something else than Python: {}", parts_.name, allowed.why),
                       "export it anew with scripts/export_program.py");
     }
-    throw DataError(fmt::format("{} takes {} at once, and gets {}: {}", parts_.name, rows_text(allowed), rows,
+    throw DataError(fmt::format("{} takes {} at once, and gets {}: {}", parts_.name, to_string(allowed), rows,
                                 allowed.why),
                     "choose batches, replicas and micro-batches that give each replica so many");
   }

@@ -60,9 +60,9 @@ LoadedData load_images(const std::string& folder, const DataLimits& limits) {
 
 LoadedData load_file(const std::string& file, const DataLimits& limits,
                      std::span<const std::string> targets) {
-  need_host_memory(check_tensor_data(file, targets), fmt::format("holding {}", in_quotes(file)),
-                   "file: save fewer rows");
-  auto data = load_tensor_data(file, targets);
+  auto data = load_tensor_data(file, targets, [&](int64_t bytes) {
+    need_host_memory(bytes, fmt::format("holding {}", in_quotes(file)), "file: save fewer rows");
+  });
   const auto all_test_rows = data.test.rows();
   const auto used = checked(limits, data.train.rows(), all_test_rows, "row", file);
   data.train = data.train.narrow(0, *used.train);

@@ -13,6 +13,7 @@
 
 #include <lockstep/app/machine/tensor_memory.h>
 #include <lockstep/app/train/plan/loss_choice.h>
+#include <lockstep/app/train/plan/program.h>
 #include <lockstep/models/program.h>
 #include <lockstep/parallel/replica_workers.h>
 #include <lockstep/parallel/training/precision.h>
@@ -48,7 +49,7 @@ Batch first_rows(const DataRows& data, const Program::Rows& allowed, Precision p
 // Throws UsageError if the loss does not depend on each parameter that trains, as each step requires.
 void require_gradients(const TrainPlan& plan, const Model& model) {
   constexpr size_t kShown = 4;
-  std::vector<std::string> missing, outputs;
+  std::vector<std::string> missing;
   size_t all = 0;
   for (const auto& param : model.module->named_parameters()) {
     if (!param->requires_grad()) continue;
@@ -56,7 +57,7 @@ void require_gradients(const TrainPlan& plan, const Model& model) {
     if (!param->grad().defined()) missing.push_back(param.key());
   }
   if (missing.empty()) return;
-  for (const auto& output : plan.program->outputs()) outputs.push_back(output.name);
+  const auto outputs = output_names(*plan.program);
   const auto unreached = missing.size();
   if (unreached > kShown) missing.resize(kShown);
   const auto choose =

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
+#include <lockstep/app/train/plan/program.h>
 #include <lockstep/models/costs.h>
 #include <lockstep/models/factory.h>
 #include <lockstep/parallel/collectives/peer_notice.h>
@@ -82,6 +84,17 @@ std::vector<std::string> batch_notices(const TrainPlan& plan) {
     notices.push_back(fmt::format(
         "--accumulate {} is more than the {} of the smallest shard: its micro-batches have one each",
         plan.trainer.accumulate, counted(smallest, plan.data.set.row_noun)));
+  }
+  return notices;
+}
+
+std::vector<std::string> task_notices(const TrainPlan& plan) {
+  std::vector<std::string> notices;
+  if (plan.program) {
+    if (auto notice = eval_form_notice(*plan.program)) notices.push_back(std::move(*notice));
+  }
+  if (const auto& found = plan.data.set.not_finite; !found.empty()) {
+    notices.push_back(fmt::format("{}: the loss of such a row may be NaN or infinite", found));
   }
   return notices;
 }

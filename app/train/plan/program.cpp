@@ -56,12 +56,6 @@ OutputLoss output_loss(const Program& program, const LossChoice& choice) {
   }
 }
 
-std::vector<std::string> output_names(const Program& program) {
-  std::vector<std::string> names;
-  for (const auto& output : program.outputs()) names.push_back(output.name);
-  return names;
-}
-
 void check_output(const Program& program, const LossChoice& choice) {
   const auto names = output_names(program);
   if (choice.output.empty() || std::ranges::find(names, choice.output) != names.end()) return;
@@ -122,11 +116,6 @@ Given evaluation_rows(int64_t rows) {
   return {{sizes.begin(), sizes.end()}, "an evaluation"};
 }
 
-std::string bounds_text(const Program::Rows& allowed) {
-  if (allowed.most == INT64_MAX) return fmt::format("at least {}", counted(allowed.least, "row"));
-  return fmt::format("{} to {} rows", with_commas(allowed.least), with_commas(allowed.most));
-}
-
 std::string why_text(const Program::Rows& allowed) {
   return allowed.why.empty() ? "" : fmt::format(" ({})", allowed.why);
 }
@@ -137,12 +126,62 @@ void check_range(const Program& program, const Given& given, const Program::Rows
     if (fits) continue;
     throw UsageError(
         fmt::format("a replica would get {} at once in {}, but {} takes {}{}", counted(rows, "row"), given.of,
-                    in_quotes(program.path().native()), bounds_text(allowed), why_text(allowed)),
+                    in_quotes(program.path().native()), to_string(allowed), why_text(allowed)),
         hint);
   }
 }
 
+// The number of classes that the chosen loss takes, where it takes classes and the program says how many; and
+// the class that does not count.
+struct Labels {
+  int64_t classes = 0;
+  std::optional<int64_t> ignored = {};
+  const char* hint = "";
+};
+
+std::optional<Labels> labels_of(const Program& program, const LossChoice& choice) {
+  if (const auto classes = classes_of(program, choice)) {
+    return Labels{*classes,
+                  {},
+                  "classes count from 0: number them anew, or name another output with --loss "
+                  "classification:OUTPUT"};
+  }
+  const auto* output = output_of(program, choice);
+  if (choice.loss != ProgramLoss::kCrossEntropy || !output || output->sizes.size() != 3 ||
+      output->sizes.back() <= 0) {
+    return std::nullopt;
+  }
+  return Labels{output->sizes.back(), kIgnoredToken, "tokens count from 0; -100 is not counted"};
+}
+
+// Throws DataError, with a row, unless the targets are classes of the loss, which would refuse them only when
+// a batch has them.
+void check_labels(const TrainPlan& plan) {
+  const auto& set = plan.data.set;
+  if (plan.loss->loss == ProgramLoss::kClassification && !set.classes) {
+    const bool real = torch::isFloatingType(set.spec.back().dtype);
+    throw DataError(fmt::format("--loss classification takes a class number per row, and {} has none: {}",
+                                set.name, set.no_classes),
+                    real ? "save them as int64 numbers from 0 on, or choose a loss of numbers: --loss mse"
+                         : "classes count from 0; leave rows without a class out of the data");
+  }
+  const auto labels = labels_of(*plan.program, *plan.loss);
+  if (!labels || !set.outside) return;
+  const auto found = set.outside(labels->classes, labels->ignored);
+  if (found.empty()) return;
+  throw DataError(fmt::format("{}, but the output of {} has {}: classes 0 to {}", found,
+                              in_quotes(plan.program->path().native()), counted(labels->classes, "logit"),
+                              with_commas(labels->classes - 1)),
+                  labels->hint);
+}
+
 }  // namespace
+
+std::vector<std::string> output_names(const Program& program) {
+  std::vector<std::string> names;
+  for (const auto& output : program.outputs()) names.push_back(output.name);
+  return names;
+}
 
 std::shared_ptr<const Program> open_program(const std::string& path) {
   std::error_code ignored;
@@ -211,6 +250,7 @@ void check_program(const TrainPlan& plan) {
 void check_program_rows(const TrainPlan& plan) {
   if (!plan.program) return;
   check_batch(*plan.program, plan.data.set.spec, plan.loss->loss == ProgramLoss::kOwn);
+  check_labels(plan);
   const auto classes = classes_of(*plan.program, *plan.loss);
   if (classes && plan.data.set.classes.value_or(0) > *classes) {
     throw DataError(fmt::format("the data have the classes 0 to {}, but the output of {} has {}",
@@ -223,7 +263,7 @@ void check_program_rows(const TrainPlan& plan) {
   if (plan.trainer.auto_split && plan.world_size() > 1 && !any) {
     throw UsageError(
         fmt::format("--split auto may give a replica any number of rows, but {} takes {}{} at once",
-                    in_quotes(plan.program->path().native()), bounds_text(allowed), why_text(allowed)),
+                    in_quotes(plan.program->path().native()), to_string(allowed), why_text(allowed)),
         "name the shares: --split 3:1");
   }
   for (const auto& given : training_rows(plan)) {
@@ -261,8 +301,26 @@ std::string operations_text(const Program& program) {
 }
 
 std::string row_range_text(const Program::Rows& rows) {
-  if (rows.least <= 1 && rows.most == INT64_MAX) return "";
-  return fmt::format("{} at once{}", bounds_text(rows), why_text(rows));
+  return fmt::format("{} at once{}{}", to_string(rows), rows.empty ? "" : ", but not 0", why_text(rows));
+}
+
+std::string eval_form_text(const Program::EvalForm& form) {
+  std::vector<std::string> parts;
+  if (form.batch_norms > 0) parts.push_back(counted(form.batch_norms, "batch norm"));
+  if (form.dropouts > 0) parts.push_back(counted(form.dropouts, "dropout"));
+  if (parts.empty()) return "";
+  return fmt::format("{} compute{} as after eval(), also in training", fmt::join(parts, " and "),
+                     form.batch_norms + form.dropouts == 1 ? "s" : "");
+}
+
+std::optional<std::string> eval_form_notice(const Program& program) {
+  const auto form = program.eval_form();
+  if (!form.whole) return std::nullopt;
+  return fmt::format(
+      "{} was exported after eval(): {}; export it after train(), or with scripts/export_program.py, to "
+      "train "
+      "them",
+      in_quotes(program.path().native()), eval_form_text(form));
 }
 
 std::vector<std::pair<std::string, std::string>> program_rows(const Program& program) {
@@ -277,8 +335,9 @@ std::vector<std::pair<std::string, std::string>> program_rows(const Program& pro
       {"inputs", list(program.inputs())},
       {"outputs", list(program.outputs())},
       {"graph", operations_text(program)}};
-  const auto range = row_range_text(program.rows(/*training=*/true));
-  if (!range.empty()) rows.emplace_back("shards", range);
+  if (auto text = eval_form_text(program.eval_form()); !text.empty()) rows.emplace_back("mode", text);
+  const auto range = program.rows(/*training=*/true);
+  if (range.least > 1 || range.most < INT64_MAX) rows.emplace_back("shards", row_range_text(range));
   return rows;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,9 +33,9 @@ void check_evaluation_rows(const Program& program, int64_t rows);
 // check_has_evaluation() throws. Does nothing for other models.
 void check_program(const TrainPlan& plan);
 
-// Throws DataError for data whose tensors do not fit the program, and UsageError, with the numbers, if a
-// replica would get more or fewer rows at once than the program allows: in a step, in the last step of an
-// epoch, in a micro-batch or in an evaluation. Does nothing for other models.
+// Throws DataError for data whose tensors or labels do not fit the program and its loss, and UsageError, with
+// the numbers, if a replica would get more or fewer rows at once than the program allows: in a step, in the
+// last step of an epoch, in a micro-batch or in an evaluation. Does nothing for other models.
 void check_program_rows(const TrainPlan& plan);
 
 // One row of the plan each: a name and its value.
@@ -46,7 +47,16 @@ std::string tensor_text(const Program::Tensor& tensor);
 // "conv2d 20, batch_norm 20, relu 17 and 30 more of 9 kinds"
 std::string operations_text(const Program& program);
 
-// "2 to 8 rows at once: WHY"; empty for any number.
+// "2 to 8 rows at once, but not 0 (WHY)".
 std::string row_range_text(const Program::Rows& rows);
+
+// "2 batch norms and 1 dropout compute as after eval(), also in training"; empty for none.
+std::string eval_form_text(const Program::EvalForm& form);
+
+// A warning for a program that as a whole is as after eval(), which freezes it in silence.
+std::optional<std::string> eval_form_notice(const Program& program);
+
+// In order.
+std::vector<std::string> output_names(const Program& program);
 
 }  // namespace lockstep
