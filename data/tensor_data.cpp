@@ -32,8 +32,8 @@ constexpr auto kFormHint =
     "a data file has tensors train.NAME and test.NAME, such as train.X, train.y, test.X and test.y, and the "
     "first dimension of each counts rows";
 
-constexpr const char* kTrain = "train";
-constexpr const char* kTest = "test";
+constexpr const char* kTrainPart = "train";
+constexpr const char* kTestPart = "test";
 
 // Rows for training or for testing: their tensors by name.
 struct Part {
@@ -135,7 +135,7 @@ void check_roles(const fs::path& path, const Part& train, std::span<const std::s
 
 // Sorts the tensors of a file, whose values may be missing, and checks them.
 Parts parts_of(const fs::path& path, TensorFile file, std::span<const std::string> targets) {
-  Parts parts = {{{.prefix = kTrain}, {.prefix = kTest}}};
+  Parts parts = {{{.prefix = kTrainPart}, {.prefix = kTestPart}}};
   for (auto& tensor : file.tensors) sort_in(path, std::move(tensor), parts);
   check_both_there(path, parts);
   for (const auto& part : parts) check_rows(path, part);
@@ -317,8 +317,8 @@ TrainingData as_training_data(const TensorData& data) {
     const auto name = data.train.spec().back().name;
     outside = [=, train = data.train.target(), test = data.test.target()](int64_t classes,
                                                                           std::optional<int64_t> ignored) {
-      auto found = outside_in(train, fmt::format("{}.{}", kTrain, name), classes, ignored);
-      return found.empty() ? outside_in(test, fmt::format("{}.{}", kTest, name), classes, ignored) : found;
+      auto found = outside_in(train, fmt::format("{}.{}", kTrainPart, name), classes, ignored);
+      return found.empty() ? outside_in(test, fmt::format("{}.{}", kTestPart, name), classes, ignored) : found;
     };
   }
   return {.name = data.name,

@@ -358,32 +358,29 @@ def compare(model, program, arguments, graph, rows):
             raise
         except Exception as error:
             return entry | {"outcome": "refused", "text": f"{whose} refuses: {reason(error)}"}
-    worst, name = max((difference(*pair) + (name,) for name, pair in paired(*results)), default=(0.0, "", ""))[0::2]
+    eager, found = results
+    # A gradient or buffer that only one of them has is compared with None.
+    worst, name = max(((difference(eager.get(n), found.get(n)), n) for n in {**eager, **found}), default=(0.0, ""))
     if worst == 0:
         return entry | {"outcome": "equal", "text": ""}
     outcome = "close" if worst <= CLOSE else "different"
     return entry | {"outcome": outcome, "text": f"{name} differs by {worst:.2g}"}
 
 
-def paired(eager, graph):
-    """Pairs of results by name; a gradient or buffer that only one of them has is compared with None."""
-    return [(name, (eager.get(name), graph.get(name))) for name in {**eager, **graph}]
-
-
 def difference(eager, graph):
-    """(the largest difference relative to the largest value, "")."""
+    """The largest difference, relative to the largest value."""
     if eager is None or graph is None:  # no gradient is as good as one of zeros
         there = graph if eager is None else eager
-        return (float(there.numel() > 0 and there.abs().max() > 0), "")
+        return float(there.numel() > 0 and there.abs().max() > 0)
     if eager.shape != graph.shape or eager.dtype != graph.dtype:
-        return (float("inf"), "")
+        return float("inf")
     if torch.equal(eager, graph) or not eager.numel():
-        return (0.0, "")
+        return 0.0
     eager, graph = (t.to(torch.complex128 if t.is_complex() else torch.float64) for t in (eager, graph))
     if not torch.equal(eager.isnan(), graph.isnan()):
-        return (float("inf"), "")
+        return float("inf")
     apart, largest = (eager - graph).abs().nan_to_num(0).max().item(), eager.abs().nan_to_num(0).max().item()
-    return (apart / largest if largest else float("inf") if apart else 0.0, "")
+    return apart / largest if largest else float("inf") if apart else 0.0
 
 
 # ---- writing and reporting

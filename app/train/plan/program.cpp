@@ -317,9 +317,8 @@ std::optional<std::string> eval_form_notice(const Program& program) {
   const auto form = program.eval_form();
   if (!form.whole) return std::nullopt;
   return fmt::format(
-      "{} was exported after eval(): {}; export it after train(), or with scripts/export_program.py, to "
-      "train "
-      "them",
+      "{} was exported after eval(): {}; to train them, export it after train(), or with "
+      "scripts/export_program.py",
       in_quotes(program.path().native()), eval_form_text(form));
 }
 

@@ -1,9 +1,12 @@
 // Runs of exported programs from the command line: train, resume, export, eval, show.
 #include <lockstep/tests/catch.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <lockstep/tests/app/program_data.h>
@@ -54,6 +57,38 @@ TEST_CASE("one replica, two replicas and two processes train a program alike, fr
   }
   CHECK_THAT(losses.at(1), WithinRel(losses.at(0), 1e-5));
   CHECK_THAT(losses.at(2), WithinRel(losses.at(0), 1e-5));
+}
+
+TEST_CASE("with each --bn two processes train a program's batch norms as one process with two replicas does") {
+  const TempFolder folder;
+  const auto data = write_program_data(folder / "d.safetensors", fixture_json("conv_bn"), 16, 8);
+  const Words words = {"--program", fixture("conv_bn.pt2"), "--data", data, "--batch-size", "8", "--epochs",
+                       "2", "--lr", ".05", "--precision", "fp64", "--threads", "1", "--print-weights-hash"};
+  // The hash of all weights and averages, and the test loss.
+  const auto trained = [&](const Words& start, const Words& more) {
+    const auto file = (folder / "metrics.jsonl").string();
+    const auto out = run(start + words + more + Words{"--metrics", file, "--overwrite"});
+    for (const auto& line : lines(out)) {
+      if (line.starts_with("weights sha256: ")) return std::pair(line, metrics_in(file).back());
+    }
+    FAIL("no hash of the weights");
+    return std::pair(std::string(), nlohmann::json());
+  };
+  const auto one = trained({"train"}, {"--devices", "cpu"});
+  std::vector<std::string> hashes;
+  for (const auto* bn : {"root", "average", "sync"}) {
+    INFO(bn);
+    const auto replicas = trained({"train"}, {"--devices", "cpux2", "--bn", bn});
+    const auto processes =
+        trained({"launch", "-n", "2", "--", "train"}, {"--devices", "cpu", "--bn", bn});
+    CHECK(processes.first == replicas.first);
+    CHECK(processes.second.at("test_loss") == replicas.second.at("test_loss"));
+    CHECK(std::ranges::find(hashes, replicas.first) == hashes.end());  // each is another training
+    hashes.push_back(replicas.first);
+    if (bn != std::string_view("sync")) continue;
+    CHECK_THAT(replicas.second.at("test_loss").get<double>(),
+               WithinRel(one.second.at("test_loss").get<double>(), 1e-12));
+  }
 }
 
 TEST_CASE(
@@ -195,6 +230,13 @@ TEST_CASE("program show tells what a program takes, and what a run would refuse"
   CHECK(shown.at("operations").at("aten::linear") == 3);
   CHECK(shown.at("evaluation") == true);
   CHECK(shown.at("refused").empty());
+  const auto eval = nlohmann::json::parse(run({"program", "show", fixture("plain_eval.pt2"), "--json"}));
+  CHECK(eval.at("eval_form") == nlohmann::json({{"batch_norms", 1}, {"dropouts", 1}, {"whole", true}}));
+  CHECK_THAT(run({"program", "show", fixture("plain_eval.pt2")}), ContainsSubstring("after eval()"));
+  CHECK_THAT(run({"program", "show", fixture("narrowed.pt2")}),
+             ContainsSubstring("in training 1 to 8 rows at once"));
+  CHECK_THAT(run({"program", "show", fixture("encoder.pt2")}),
+             ContainsSubstring("in training any number of rows at once, but not 0 ("));
   const auto text = run({"program", "show", fixture("dropout.pt2")});
   CHECK_THAT(text, ContainsSubstring("--invariant") && ContainsSubstring("aten::dropout"));
   for (const auto* name : {"custom_op", "decomposed", "pickled", "old_layout", "cond", "plain_averages"}) {
