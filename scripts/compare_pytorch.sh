@@ -10,6 +10,8 @@
 #   scripts/compare_pytorch.sh --model lenet --precision fp32     one of them; also resnet18, bf16
 #   scripts/compare_pytorch.sh --model mlp,cnn,gpt --against eager,ddp           networks of one's own, of torch's layers: an
 #                                                                                MLP, a CNN, a character GPT
+#   LOCKSTEP_TORCHVISION=FOLDER scripts/compare_pytorch.sh --model program_resnet18,program_gpt,program_mobilenet \
+#       --against eager,ddp                      exported programs; the first two also beside the same network in C++
 #   scripts/compare_pytorch.sh --model lenet --kernels torch --against eager,ddp      LeNet without lockstep's kernels
 #   scripts/compare_pytorch.sh --repeat 25 --json FILE --markdown FILE      the figures of each repetition, and the table
 #   scripts/compare_pytorch.sh --against eager,ddp                without torch.compile, which compiles for some minutes
@@ -19,6 +21,7 @@
 # torch.compile needs a C++ compiler and Python's headers. Without them it is left out, with a message.
 #
 # Environment: LOCKSTEP_PYTHON=PATH, a Python with torch; default: the one of `scripts/setup.sh --python`.
+# LOCKSTEP_TORCHVISION=FOLDER, which has torchvision for --model program_mobilenet, where Python has none.
 # Exit code: 0 all is well, 1 a goal is missed or results differ, 2 usage, 7 output file, 77 skipped: no Python torch.
 source "$(dirname "${BASH_SOURCE[0]}")/build.sh"
 

@@ -11,6 +11,7 @@ the comparison is about training, not about loading data.
         --schedule cosine --warmup-epochs 1 --limit-train 6400
                                                  the twin of `lockstep train --recipe resnet18-warmup --epochs 3
                                                  --batch-size 64 --lr .05 --limit-train 6400`
+    baseline_pytorch.py --model program_gpt --export FILE.pt2          writes the network as a program for lockstep
     baseline_pytorch.py --serve                  a case of compare_pytorch.py or compare_gpu.py
 
 Needs torch alone (no numpy).
@@ -21,6 +22,7 @@ import os
 import sys
 import time
 import warnings
+from pathlib import Path
 
 warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
 warnings.filterwarnings("ignore", message="`broadcast_buffers` is deprecated")  # torch 2.11 has no other name
@@ -31,9 +33,12 @@ from twin.process import keep_to_core  # noqa: E402
 from twin.training import MEMORY_FORMATS, PRECISIONS, Training, lr_at, set_arithmetic  # noqa: E402
 from twin.serve import COMPILE_MODES, serve  # noqa: E402
 from twin.lenet import NAMES, init_params, lenet, loss, sgd  # noqa: E402, F401  (for tests/reference)
+from twin.own_models import PROGRAMS  # noqa: E402
 from twin.resnet18 import INITIALIZATIONS  # noqa: E402
 
-DEFAULT_LR = dict(lenet=0.2, resnet18=0.1, mlp=0.1, cnn=0.05, gpt=0.001)
+DEFAULT_LR = dict(lenet=0.2, resnet18=0.1, mlp=0.1, cnn=0.05, gpt=0.001, program_resnet18=0.1, program_gpt=0.001,
+                  program_mobilenet=0.05)
+EXPORT_ROWS = 4
 
 
 def train_epoch(run, epoch, record):
@@ -87,8 +92,18 @@ def train(args):
     print(f"test acc: {accuracy:.2f}, {mean_seconds:.1f} sec/epoch on [{args.device}]")
 
 
+def export(args):
+    """Writes the network with its initial weights as a program."""
+    sys.path.append(str(Path(__file__).resolve().parents[1]))
+    from export_program import export_program
+    run = Training(args)
+    X, _ = run.gather(run.train, torch.arange(EXPORT_ROWS))
+    export_program(run.twin.net, (X,), args.export)
+
+
 def add_training_flags(parser):
     parser.add_argument("--model", choices=DEFAULT_LR, default="lenet")
+    parser.add_argument("--export", metavar="FILE.pt2", help="write the network instead, of " + ", ".join(PROGRAMS))
     parser.add_argument("--device", default="cpu", help="cpu, or cuda:0 and so on")
     parser.add_argument("--precision", choices=PRECISIONS, default="fp32", help="tf32: on GPUs, in matrix products and "
                         "convolutions; bf16: under autocast")
@@ -133,8 +148,10 @@ def parse():
     args = parser.parse_args()
     if args.model != "resnet18" and (args.momentum or args.weight_decay):
         parser.error("--momentum and --weight-decay need --model resnet18: the others have settings of their own")
-    if args.model == "gpt" and not args.serve:
-        parser.error("--model gpt needs --serve: it has no accuracy")
+    if args.model.endswith("gpt") and not args.serve and not args.export:
+        parser.error(f"--model {args.model} needs --serve: it has no accuracy")
+    if args.export and args.model not in PROGRAMS:
+        parser.error(f"--export needs a --model of {', '.join(PROGRAMS)}, got {args.model}")
     if args.warmup_epochs and args.warmup_epochs >= args.epochs:
         parser.error(f"--warmup-epochs {args.warmup_epochs} must be less than --epochs {args.epochs}")
     if not args.serve and (args.store or args.compile):
@@ -151,7 +168,7 @@ def main():
         keep_to_core(args.rank)  # before torch starts threads, which inherit the core
     torch.set_num_threads(args.threads)
     set_arithmetic(args)
-    serve(args) if args.serve else train(args)
+    export(args) if args.export else serve(args) if args.serve else train(args)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 //
 //   compare_case --model NAME --precision P --devices SPEC --threads N --batch-size N --lr X --seed N
 //                --data DIR --warmup STEPS --last-batch drop|keep [--kernels auto|direct|torch]
+//                [--program FILE]    trains this program, which baseline_pytorch.py --export wrote
 //                [--rank N --world-size N --master HOST:PORT]    one of several processes
 //
 // Prints `ready {...}` once warm, with the figures of the warm-up. Then answers each line on stdin with one
@@ -35,6 +36,7 @@
 #include <lockstep/data/batch_order.h>
 #include <lockstep/data/idx_folder.h>
 #include <lockstep/models/factory.h>
+#include <lockstep/models/program.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/main_thread.h>
 #include <lockstep/parallel/process_group.h>
@@ -76,7 +78,7 @@ TrainerOptions options_from(const Flags& flags) {
   // With CudaGraph::kAuto a step that cannot be captured would be queued kernel by kernel, and measured as if
   // captured.
   if (any_gpu(options.devices)) options.replica.cuda_graph = CudaGraph::kOn;
-  if (flags.at("--model") == "gpt") own_models::set_gpt_options(options.replica);
+  if (flags.at("--model").ends_with("gpt")) own_models::set_gpt_options(options.replica);
   return options;
 }
 
@@ -87,6 +89,11 @@ Kernels kernels_from(const Flags& flags) {
 }
 
 ModelFactory factory_from(const Flags& flags) {
+  if (flags.contains("--program")) {
+    const bool text = flags.at("--model").ends_with("gpt");
+    return program_factory(read_program(flags.at("--program")),
+                           text ? token_cross_entropy() : classification());
+  }
   const auto seed = std::stoull(flags.at("--seed"));
   if (const auto own = own_models::factory(flags.at("--model"), seed)) return *own;
   return make_model_factory(
@@ -99,10 +106,7 @@ struct TrainingRows {
 };
 
 TrainingRows rows_from(const Flags& flags) {
-  if (flags.at("--model") == "gpt") {
-    const auto text = own_models::text_windows();
-    return {resident_rows(text), text.rows()};
-  }
+  if (const auto own = own_models::rows(flags.at("--model"))) return {resident_rows(*own), own->rows()};
   const auto images = load_idx_folder(flags.at("--data")).train;
   return {resident_sources(images), images.size()};
 }

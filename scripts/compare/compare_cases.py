@@ -18,6 +18,8 @@ from pathlib import Path
 from common import CORES
 
 HERE = Path(__file__).resolve().parent
+# Networks that are exported, and whether lockstep has the same in C++.
+PROGRAMS = dict(program_resnet18=True, program_gpt=True, program_mobilenet=False)
 # After a step helper threads stay awake for some ms, on cores that the next case needs.
 REST_SECONDS = 0.05
 
@@ -138,6 +140,25 @@ class Maker:
     def __init__(self, args, setting, folder):
         self.args, self.setting, self.folder = args, setting, folder
 
+    def program(self):
+        """Returns the file of the setting's program."""
+        return f"{self.folder}/{self.setting.model}.pt2"
+
+    def own(self):
+        """Returns flags of lockstep's cases."""
+        return ["--program", self.program()] if self.setting.model in PROGRAMS else []
+
+    def hand(self):
+        """Returns the case of the program's network in C++."""
+        model = self.setting.model.removeprefix("program_")
+        flags = self.flags(1)
+        flags[flags.index("--model") + 1] = model
+        return Case(f"lockstep cpux2 {model}", 2, 1,
+                    [[self.args.compare_case, "--devices", "cpux2", *self.kernels(), *flags]])
+
+    def export_command(self):
+        return [word for word in self.python(1, "--export", self.program()) if word != "--serve"]
+
     def flags(self, threads, batch_size=None):
         """Flags that lockstep's and Python's cases share."""
         args, setting = self.args, self.setting
@@ -149,7 +170,8 @@ class Maker:
         kernels = kernels or self.setting.kernels
         replicas = int(devices.partition("x")[2] or 1)
         name = f"lockstep {devices}" + ("" if kernels == "auto" else f" {kernels}")
-        command = [self.args.compare_case, "--devices", devices, "--kernels", kernels, *self.flags(threads)]
+        command = [self.args.compare_case, "--devices", devices, "--kernels", kernels, *self.flags(threads),
+                   *self.own()]
         return Case(name, replicas, threads, [command])
 
     def kernels(self):
@@ -158,18 +180,19 @@ class Maker:
     def apart(self, runs):
         half = self.flags(1, max(1, self.args.batch_size // runs))
         return Case("2 runs apart", runs, 1,
-                    [on_core(run, [self.args.compare_case, "--devices", "cpu", *half, *self.kernels()]) for run in range(runs)])
+                    [on_core(run, [self.args.compare_case, "--devices", "cpu", *half, *self.kernels(), *self.own()])
+                     for run in range(runs)])
 
     def processes(self, world):
         group = ["--world-size", str(world), "--master", f"127.0.0.1:{free_port()}"]
-        command = [self.args.compare_case, "--devices", "cpu", *self.flags(1), *self.kernels(), *group]
+        command = [self.args.compare_case, "--devices", "cpu", *self.flags(1), *self.kernels(), *self.own(), *group]
         return Case(f"lockstep {world} processes", world, 1,
                     [on_core(rank, [*command, "--rank", str(rank)]) for rank in range(world)])
 
     def python(self, threads, *flags):
         baseline = [sys.executable, str(HERE / "baseline_pytorch.py"), "--serve", *self.flags(threads),
                     "--memory-format", self.args.memory_format]
-        if self.setting.model == "resnet18":
+        if self.setting.model.endswith("resnet18"):
             baseline += ["--initialization", "normal"]  # the chapters', as in lockstep's case
         return [*baseline, *flags]
 
@@ -187,6 +210,7 @@ class Maker:
 
 def make_cases(args, setting, folder):
     """Returns the cases by role:
+        hand                  like two, the network of a program (--model program_...) as a network of C++; where there is one
         all_cores             one replica on all cores
         two, one              two 1-thread replicas; one 1-thread replica
         processes             two processes of one 1-thread replica, over Gloo
@@ -198,9 +222,10 @@ def make_cases(args, setting, folder):
     """
     make = Maker(args, setting, folder)
     direct = dict(direct=make.lockstep("cpux2", 1, "direct")) if setting.has_direct else {}
+    hand = dict(hand=make.hand()) if PROGRAMS.get(setting.model) else {}
     torch = dict(torch=make.lockstep("cpu", CORES, "torch")) if setting.kernels == "auto" else {}
     return dict(all_cores=make.lockstep("cpu", CORES), two=make.lockstep("cpux2", 1), one=make.lockstep("cpu", 1),
-                processes=make.processes(2), apart=make.apart(2), **direct, **torch,
+                processes=make.processes(2), apart=make.apart(2), **direct, **torch, **hand,
                 **{role: make.other(role) for role in args.against})
 
 

@@ -2,6 +2,7 @@
 import statistics
 
 from common import CORES, cell, markdown, median_and_range
+from compare_cases import PROGRAMS
 
 MIN_REPETITIONS = 7  # with fewer, goals are not judged
 PHASES = ["data", "compute", "sync", "update"]
@@ -38,6 +39,8 @@ OWN_TOLERANCE = 5e-5
 # Goals where both sides have torch's kernels: lockstep's time over DistributedDataParallel's, where that is below
 # SHORT_STEP_MS, and elsewhere.
 SHORT_STEP_MS, SHORT_STEP_GOAL, STEP_GOAL = 20, 0.95, 1.0
+# The goal for a program: its time over that of the same network in C++.
+HAND_GOAL = 1.02
 IDLE_CORES = 0.02
 
 
@@ -142,13 +145,22 @@ def own_rows(setting, cases):
                 SHORT_STEP_GOAL if short else STEP_GOAL) for c in (cases["two"], cases["processes"])]
 
 
+def program_rows(setting, cases):
+    """Returns a program beside Python and beside the same network in C++, with their goals."""
+    pairs = [(best_layout(cases), "eager", STEP_GOAL), (cases["two"], "ddp", STEP_GOAL),
+             (cases["processes"], "ddp", STEP_GOAL), (cases["two"], "hand", HAND_GOAL)]
+    return [row(setting, f"ms of {c.name} / ms of {cases[role].name}, program", paired(c, cases[role]), "<=", limit)
+            for c, role, limit in pairs if role in cases]
+
+
 def judge(args, setting, cases):
     rows = (step_rows(args, setting, cases) + python_rows(setting, cases) + kernel_rows(setting, cases)
             + scaling_rows(setting, cases) + process_rows(args, setting, cases))
     if setting.kernels == "auto":
         return rows
     # The goals of these rows are for lockstep's kernels.
-    return [row | dict(relation=None, limit=None, met=None) for row in rows] + own_rows(setting, cases)
+    return [row | dict(relation=None, limit=None, met=None) for row in rows] + (
+        program_rows if setting.model in PROGRAMS else own_rows)(setting, cases)
 
 
 def loss_checks(args, setting, cases):
@@ -160,6 +172,11 @@ def loss_checks(args, setting, cases):
         return dict(what=f"relative difference of repetition 1's losses, {who}", difference=difference, limit=limit,
                     met=difference <= limit if limit else None)
 
+    if setting.model in PROGRAMS:  # batch norms take the statistics of their replica, so the layout counts
+        limit = OWN_TOLERANCE if setting.model == "program_gpt" else SAME_BITS
+        pairs = [("cpu, eager", "all_cores", "eager"), ("cpux2, DDP", "two", "ddp"), ("cpux2, in C++", "two", "hand"),
+                 ("cpux2, 2 processes", "two", "processes")]
+        return [check(who, [a, b], limit) for who, a, b in pairs if a in cases and b in cases]
     if setting.model in OWN_MODELS:
         return [check("all but compile", ["all_cores", "two", "one", "processes", "eager", "ddp"], OWN_TOLERANCE)]
     if setting.model == "lenet":

@@ -8,7 +8,7 @@ way to train it:
     2 processes      lockstep: two processes of one 1-thread replica over Gloo, each on a core
     lockstep direct  LeNet in fp32 only: two 1-thread replicas, without Winograd's tiles (--kernels direct)
     lockstep torch   one replica on all cores, torch's kernels (--kernels torch); with --kernels torch, and for networks
-                     of one's own (--model mlp,cnn,gpt), all of lockstep's cases have them, and this one is left out
+                     of one's own (--model mlp,cnn,gpt,program_...), all of lockstep's cases have them, and this one is left out
     Python eager     on all cores
     Python DDP       two 1-thread processes over Gloo, each on a core
     torch.compile    the eager step's model and loss, on all cores, in the mode that is faster here
@@ -36,7 +36,7 @@ from pathlib import Path
 import compare_goals as goals
 from common import (CORES, add_data_flag, add_output_flags, check_outputs, environment, list_of, positive, print_environment,
                     write_whole)
-from compare_cases import HERE, make_cases, make_witnesses, repeat_cases
+from compare_cases import HERE, PROGRAMS, Maker, make_cases, make_witnesses, repeat_cases
 
 MODELS = {
     "lenet": dict(title="LeNet", repeat=11, steps=20, warmup=5, lr=0.2),
@@ -45,6 +45,10 @@ MODELS = {
     "mlp": dict(title="MLP", repeat=11, steps=20, warmup=5, lr=0.1),
     "cnn": dict(title="CNN", repeat=11, steps=5, warmup=3, lr=0.05),
     "gpt": dict(title="character GPT", repeat=11, steps=5, warmup=3, lr=0.001),
+    # Networks that are exported.
+    "program_resnet18": dict(title="ResNet-18 program", repeat=7, steps=2, warmup=2, lr=0.1),
+    "program_gpt": dict(title="character GPT program", repeat=11, steps=5, warmup=3, lr=0.001),
+    "program_mobilenet": dict(title="mobilenet_v3_small program", repeat=7, steps=2, warmup=2, lr=0.05),
 }
 USUAL_MODELS = ["lenet", "resnet18"]
 PRECISIONS = ["fp32", "bf16"]
@@ -89,7 +93,7 @@ def make_settings(args):
         return MODELS[model][name] if given is None else given
 
     return [Setting(model, precision, *(value(name, model) for name in ("repeat", "steps", "warmup", "lr")),
-                    kernels="torch" if model in goals.OWN_MODELS else args.kernels)
+                    kernels="torch" if model in (*goals.OWN_MODELS, *PROGRAMS) else args.kernels)
             for model in args.model
             for precision in ([args.precision] if args.precision else PRECISIONS)]
 
@@ -110,6 +114,8 @@ def run_witnesses(setting, stack, args):
 def start(setting, stack, args):
     """Starts and warms up the setting's cases. Names and leaves out those that this machine cannot run."""
     folder = stack.enter_context(tempfile.TemporaryDirectory())
+    if setting.model in PROGRAMS:
+        subprocess.run(Maker(args, setting, folder).export_command(), check=True)
     for role, case in make_cases(args, setting, folder).items():
         stack.callback(case.kill)
         case.start()
@@ -205,7 +211,7 @@ def parse():
     parser.add_argument("--compare-case", required=True, metavar="PROGRAM", help="built from compare_case.cpp")
     parser.add_argument("--model", type=list_of(MODELS), default=USUAL_MODELS, metavar="LIST",
                         help=f"of {','.join(MODELS)}; default: {','.join(USUAL_MODELS)}. mlp, cnn and gpt are networks of "
-                        "one's own, of torch's layers")
+                        "one's own, of torch's layers; program_... are exported")
     parser.add_argument("--kernels", choices=["auto", "torch"], default="auto",
                         help="of lockstep's cases; torch: as a network of one's own has them. Judges times beside DDP's alone")
     parser.add_argument("--precision", choices=PRECISIONS, help="default: all")

@@ -114,6 +114,20 @@ inline Batch text_windows() {
   return {from(0), from(1)};
 }
 
+// mobilenet's rows: images without sense, since Fashion-MNIST's have one channel and are too small for it.
+inline Batch noise_images() {
+  constexpr int64_t kRows = 512, kSize = 64;
+  torch::manual_seed(0);
+  return {torch::rand({kRows, 3, kSize, kSize}), torch::arange(kRows).remainder(10)};
+}
+
+// The rows of models that do not take Fashion-MNIST.
+inline std::optional<Batch> rows(const std::string& model) {
+  if (model.ends_with("gpt")) return text_windows();
+  if (model == "program_mobilenet") return noise_images();
+  return std::nullopt;
+}
+
 // How the GPT is trained; the others take plain SGD.
 inline void set_gpt_options(ReplicaOptions& options) {
   options.clip_norm = 1;

@@ -1,8 +1,9 @@
 """Networks of one's own, of torch's layers, as a user writes them: an MLP, a CNN, and the GPT of examples/character_gpt.cpp.
-own_models.h has their C++ side.
+own_models.h has their C++ side. The networks of PROGRAMS are exported, and lockstep trains the file.
 
 From the same seed both have the same initial weights: C++ and Python draw them in the same order.
 """
+import os
 import sys
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from twin.resnet18 import PlainTwin
+from twin.resnet18 import PlainTwin, build
 
 LICENCES = [Path("/usr/share/common-licenses") / name for name in ("Apache-2.0", "GFDL-1.3", "LGPL-2.1", "GPL-2", "GPL-3")]
 LENGTH, WIDTH, HEADS, BYTES = 32, 64, 4, 256
@@ -23,6 +24,17 @@ def text_windows():
         sys.exit(f"error: {LICENCES[0].parent}, which Debian has, is not here")
     text = torch.frombuffer(bytearray(content), dtype=torch.uint8).to(torch.int64)
     return text[:-1].unfold(0, LENGTH, 1), text[1:].unfold(0, LENGTH, 1)
+
+
+def noise_images():
+    """Returns mobilenet's rows: images without sense, since Fashion-MNIST's have one channel and are too small for it."""
+    torch.manual_seed(0)
+    return torch.rand(512, 3, 64, 64), torch.arange(512) % 10
+
+
+def own_rows(model):
+    """Returns the rows of models that do not take Fashion-MNIST; None for others."""
+    return text_windows() if model.endswith("gpt") else noise_images() if model == "program_mobilenet" else None
 
 
 class MlpTwin(PlainTwin):
@@ -79,7 +91,20 @@ class GptTwin(PlainTwin):
         super().update(lr, rows)
 
 
-OWN_MODELS = dict(mlp=MlpTwin, cnn=CnnTwin, gpt=GptTwin)
+def mobilenet():
+    """torchvision's, for ten classes. Without dropout: its numbers are drawn by generators of lockstep's own."""
+    if folder := os.environ.get("LOCKSTEP_TORCHVISION"):
+        sys.path.append(folder)
+    try:
+        from torchvision.models import mobilenet_v3_small
+    except ImportError:
+        sys.exit("error: there is no torchvision\nhint: LOCKSTEP_TORCHVISION names a folder that has it")
+    return mobilenet_v3_small(num_classes=10, dropout=0.0)
+
+
+PROGRAMS = dict(program_resnet18=lambda: PlainTwin(build(torch.initial_seed(), "normal")), program_gpt=GptTwin,
+                program_mobilenet=lambda: PlainTwin(mobilenet()))
+OWN_MODELS = dict(mlp=MlpTwin, cnn=CnnTwin, gpt=GptTwin) | PROGRAMS
 
 
 def make_own_twin(name, seed):

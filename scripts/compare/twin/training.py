@@ -8,7 +8,7 @@ import torch
 
 from twin.data import epoch_batches, load_set
 from twin.lenet import LeNetTwin
-from twin.own_models import OWN_MODELS, make_own_twin, text_windows
+from twin.own_models import OWN_MODELS, make_own_twin, own_rows
 from twin.resnet18 import ResNet18Twin
 
 EVALUATION_BLOCK = 256
@@ -49,8 +49,9 @@ class Training:
     def __init__(self, args, rank=0, world=1):
         self.args, self.rank, self.world = args, rank, world
         self.device = torch.device(args.device)
-        if args.model == "gpt":
-            self.train = self.test = [tensor.to(self.device) for tensor in text_windows()]
+        own = own_rows(args.model)
+        if own:
+            self.train = self.test = [tensor.to(self.device) for tensor in own]
         else:
             self.train = [tensor[:args.limit_train].to(self.device) for tensor in load_set(args.data, "train")]
             self.test = [tensor.to(self.device) for tensor in load_set(args.data, "t10k")]
@@ -73,7 +74,7 @@ class Training:
     def gather(self, data, rows):
         images, labels = data
         images = images.index_select(0, rows)
-        if images.dtype != torch.uint8:  # text
+        if images.dtype != torch.uint8:  # of models that do not take Fashion-MNIST
             return images, labels.index_select(0, rows)
         if self.args.memory_format == "channels_last":
             # With one channel both formats have the same layout; the strides must name channels_last all the same.
