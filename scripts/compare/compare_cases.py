@@ -153,7 +153,7 @@ class Maker:
         model = self.setting.model.removeprefix("program_")
         flags = self.flags(1)
         flags[flags.index("--model") + 1] = model
-        return Case(f"lockstep cpux2 {model}", 2, 1,
+        return Case("lockstep cpux2 in C++", 2, 1,
                     [[self.args.compare_case, "--devices", "cpux2", *self.kernels(), *flags]])
 
     def export_command(self):

@@ -93,6 +93,27 @@ class Goals(unittest.TestCase):
                              [("ms of two / ms of DDP, torch's kernels", limit, met[0]),
                               ("ms of two processes / ms of DDP, torch's kernels", limit, met[1])])
 
+    def test_programs_are_judged_beside_python_and_the_same_network_in_cpp(self):
+        made = setting("program_resnet18", "fp32", kernels="torch", **lenet(
+            all_cores=("cpu", 12), two=("cpux2", 10), processes=("2 processes", 11), hand=("in C++", 9.9), ddp=("DDP", 10.5),
+            eager=("eager", 9)).cases)
+        judged = [found for found in goals.judge(ARGS, made, made.cases) if found["limit"]]
+        self.assertEqual([(found["what"], found["limit"], found["met"]) for found in judged],
+                         [("ms of cpux2 / ms of eager, program", 1, False), ("ms of cpux2 / ms of DDP, program", 1, True),
+                          ("ms of 2 processes / ms of DDP, program", 1, False),
+                          ("ms of cpux2 / ms of in C++, program", 1.02, True)])
+
+    def test_losses_of_programs_are_those_of_the_same_layout(self):
+        """Batch norms take the statistics of their replica, so one replica's loss is another than that of two."""
+        for role, other in (("all_cores", "eager"), ("two", "ddp"), ("two", "hand"), ("two", "processes")):
+            for model, wrong, expected in (("program_resnet18", 2 + 1e-6, True), ("program_resnet18", 2 + 4e-6, False),
+                                           ("program_gpt", 2 + 2e-5, True), ("program_gpt", 2 + 2e-4, False)):
+                cases = {role: case(role, 1), other: case(other, 1, loss=wrong)}
+                found, = goals.loss_checks(ARGS, setting(model, "fp32", kernels="torch"), cases)
+                self.assertEqual(found["met"], expected, (model, other))
+        apart = dict(all_cores=case("all_cores", 1, loss=3), two=case("two", 1))
+        self.assertEqual(goals.loss_checks(ARGS, setting("program_resnet18", "fp32", kernels="torch"), apart), [])
+
     def test_losses_of_networks_of_ones_own(self):
         for model in goals.OWN_MODELS:
             for precision in "fp32", "bf16":
@@ -132,6 +153,20 @@ class Cases(unittest.TestCase):
         self.assertEqual(judged["ms of lockstep cpux2 torch / ms of Python eager"], (1.6, None))
         self.assertEqual({met for _, met in judged.values()}, {None})
         self.assertEqual(goals.limits_of(goals.STEP_MS, ARGS, setting("lenet", "fp32", kernels="torch")), {})
+
+    def test_a_programs_cases_train_the_file_and_one_trains_the_network_in_cpp(self):
+        for model, hand in (("program_gpt", True), ("program_mobilenet", False)):
+            made = make_cases(ARGS, setting(model, "fp32", kernels="torch"), "/folder")
+            self.assertEqual("hand" in made, hand)
+            for role in ("all_cores", "two", "one", "processes", "apart"):
+                for command in made[role].commands:
+                    self.assertEqual(command[command.index("--program") + 1], f"/folder/{model}.pt2")
+            for role in ("eager", "ddp"):
+                self.assertTrue(all("--program" not in command for command in made[role].commands))
+        command, = make_cases(ARGS, setting("program_gpt", "fp32", kernels="torch"), "/folder")["hand"].commands
+        self.assertEqual([command[command.index(flag) + 1] for flag in ("--model", "--devices", "--kernels")],
+                         ["gpt", "cpux2", "torch"])
+        self.assertNotIn("--program", command)
 
     def test_processes_share_a_port_and_have_a_core_each(self):
         commands = make_cases(ARGS, setting("lenet", "fp32"), "/nowhere")["processes"].commands

@@ -107,17 +107,18 @@ class RealPrograms(unittest.TestCase):
         self.assertAlmostEqual(lockstep["train_loss"], python["train_loss"], 5)
 
     def test_networks_of_ones_own(self):
-        """Every case of each computes the same losses, from the same weights on the same rows."""
+        """Every case of each computes the same losses, from the same weights on the same rows; also a program."""
         self.run_script(0, "compare_pytorch.py", "--lockstep", BUILD / "lockstep", "--compare-case",
-                        BUILD / "scripts/compare_case", "--model", "mlp,cnn,gpt", "--precision", "fp32", "--against",
+                        BUILD / "scripts/compare_case", "--model", "mlp,cnn,gpt,program_gpt", "--precision", "fp32", "--against",
                         "eager,ddp", "--repeat", 1, "--steps", 2, "--warmup", 1, "--batch-size", 16, "--data", self.folder,
                         "--json", self.json)
         settings = json.loads(self.json.read_text())["settings"]
-        self.assertEqual([setting["model"] for setting in settings], ["mlp", "cnn", "gpt"])
+        self.assertEqual([setting["model"] for setting in settings], ["mlp", "cnn", "gpt", "program_gpt"])
         for setting in settings:
-            self.assertEqual(len(setting["cases"]), 7)
-            check, = setting["loss_checks"]
-            self.assertTrue(check["met"], check)
+            program = setting["model"] == "program_gpt"
+            self.assertEqual(len(setting["cases"]), 8 if program else 7)
+            self.assertEqual(len(setting["loss_checks"]), 4 if program else 1)
+            self.assertTrue(all(check["met"] for check in setting["loss_checks"]), setting["loss_checks"])
 
     def test_gpu_comparison(self):
         """On the CPU; torch.compile gets too little time."""
