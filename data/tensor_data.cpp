@@ -318,7 +318,8 @@ TrainingData as_training_data(const TensorData& data) {
     outside = [=, train = data.train.target(), test = data.test.target()](int64_t classes,
                                                                           std::optional<int64_t> ignored) {
       auto found = outside_in(train, fmt::format("{}.{}", kTrainPart, name), classes, ignored);
-      return found.empty() ? outside_in(test, fmt::format("{}.{}", kTestPart, name), classes, ignored) : found;
+      return found.empty() ? outside_in(test, fmt::format("{}.{}", kTestPart, name), classes, ignored)
+                           : found;
     };
   }
   return {.name = data.name,

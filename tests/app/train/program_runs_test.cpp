@@ -59,11 +59,25 @@ TEST_CASE("one replica, two replicas and two processes train a program alike, fr
   CHECK_THAT(losses.at(2), WithinRel(losses.at(0), 1e-5));
 }
 
-TEST_CASE("with each --bn two processes train a program's batch norms as one process with two replicas does") {
+TEST_CASE(
+    "with each --bn two processes train a program's batch norms as one process with two replicas does") {
   const TempFolder folder;
   const auto data = write_program_data(folder / "d.safetensors", fixture_json("conv_bn"), 16, 8);
-  const Words words = {"--program", fixture("conv_bn.pt2"), "--data", data, "--batch-size", "8", "--epochs",
-                       "2", "--lr", ".05", "--precision", "fp64", "--threads", "1", "--print-weights-hash"};
+  const Words words = {"--program",
+                       fixture("conv_bn.pt2"),
+                       "--data",
+                       data,
+                       "--batch-size",
+                       "8",
+                       "--epochs",
+                       "2",
+                       "--lr",
+                       ".05",
+                       "--precision",
+                       "fp64",
+                       "--threads",
+                       "1",
+                       "--print-weights-hash"};
   // The hash of all weights and averages, and the test loss.
   const auto trained = [&](const Words& start, const Words& more) {
     const auto file = (folder / "metrics.jsonl").string();
@@ -79,8 +93,7 @@ TEST_CASE("with each --bn two processes train a program's batch norms as one pro
   for (const auto* bn : {"root", "average", "sync"}) {
     INFO(bn);
     const auto replicas = trained({"train"}, {"--devices", "cpux2", "--bn", bn});
-    const auto processes =
-        trained({"launch", "-n", "2", "--", "train"}, {"--devices", "cpu", "--bn", bn});
+    const auto processes = trained({"launch", "-n", "2", "--", "train"}, {"--devices", "cpu", "--bn", bn});
     CHECK(processes.first == replicas.first);
     CHECK(processes.second.at("test_loss") == replicas.second.at("test_loss"));
     CHECK(std::ranges::find(hashes, replicas.first) == hashes.end());  // each is another training
