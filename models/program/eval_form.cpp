@@ -10,28 +10,13 @@
 namespace lockstep::program {
 namespace {
 
-const Argument* find(const Node& node, std::string_view name) {
-  const auto found = std::ranges::find(node.arguments, name, &NamedArgument::name);
-  return found == node.arguments.end() ? nullptr : &found->value;
-}
-
-bool is_false(const Node& node, std::string_view name) {
-  const auto* argument = find(node, name);
-  const auto* value = argument ? std::get_if<bool>(argument) : nullptr;
-  return value && !*value;
-}
-
 // A share of numbers that would be dropped in training.
 bool drops(const Node& node, std::string_view name) {
-  const auto* argument = find(node, name);
-  const auto* share = argument ? std::get_if<double>(argument) : nullptr;
+  const auto* share = argument_of<double>(node, name);
   return share && *share > 0;
 }
 
-bool has_averages(const Node& node) {
-  const auto* argument = find(node, "running_mean");
-  return argument && std::holds_alternative<ValueName>(*argument);
-}
+bool has_averages(const Node& node) { return argument_of<ValueName>(node, "running_mean") != nullptr; }
 
 bool is_eval_norm(std::string_view name, const Node& node) {
   if (name == "batch_norm") return is_false(node, "training") && has_averages(node);

@@ -2,12 +2,14 @@
 // values that only torch knows keep the file's numbers until the interpreter resolves them.
 #pragma once
 
+#include <algorithm>
 #include <complex>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -92,6 +94,18 @@ struct Node {
   std::string place;   // the lines of Python it came from, as Python's traceback; may be empty
   std::string module;  // the innermost module that computed it, such as "blocks.0.norm"; may be empty
 };
+
+// The argument of this name as a T, or nullptr where there is none or it is of another kind.
+template <typename T>
+const T* argument_of(const Node& node, std::string_view name) {
+  const auto found = std::ranges::find(node.arguments, name, &NamedArgument::name);
+  return found == node.arguments.end() ? nullptr : std::get_if<T>(&found->value);
+}
+
+inline bool is_false(const Node& node, std::string_view argument) {
+  const auto* truth = argument_of<bool>(node, argument);
+  return truth && !*truth;
+}
 
 // Values are defined before they are used, and each once. A region (an Argument of
 // wrap_with_set_grad_enabled) sees its own values only.

@@ -76,12 +76,6 @@ class Values {
   std::unordered_map<std::string_view, Shared> shared_;
 };
 
-bool is_false(const Node& node, std::string_view argument) {
-  const auto found = std::ranges::find(node.arguments, argument, &NamedArgument::name);
-  const auto* truth = found == node.arguments.end() ? nullptr : std::get_if<bool>(&found->value);
-  return truth && !*truth;
-}
-
 bool changes(const Node& node, std::string_view base, size_t i) {
   const auto& name = node.arguments[i].name;
   if (name == "out" || (base == "rrelu_with_noise" && name == "noise")) return true;
