@@ -66,7 +66,8 @@ def export_program(model, inputs, path, *, dynamic=None):
             compared = [compare(model, program, arguments, graph, n) for n in sorted(counts)]
             rows += compared
             report.add_graph(model, program, arguments, graph, compared)
-        write(programs, rows, path)
+        if unreadable := write(programs, rows, path):
+            report.warn(unreadable)
     finally:
         for module, training in was:
             module.training = training
@@ -387,7 +388,8 @@ def difference(eager, graph):
 
 
 def write(programs, rows, path):
-    from torch.export.pt2_archive._package import package_pt2
+    """Returns a warning, or "": some of what torch writes it does not read, and lockstep does."""
+    from torch.export.pt2_archive._package import load_pt2, package_pt2
     if not os.fspath(path).endswith(".pt2"):
         raise ExportError(f"a program's file ends with .pt2, and this is {os.fspath(path)}")
     record = json.dumps({"format": 1, "rows": rows}, indent=1)
@@ -396,7 +398,15 @@ def write(programs, rows, path):
         # The file appears whole.
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".export") as folder, quiet():
             package_pt2(f"{folder}/{path.name}", exported_programs=programs, extra_files={"lockstep.json": record})
+            unreadable = ""
+            try:
+                load_pt2(f"{folder}/{path.name}")
+            except Exception as error:
+                at = re.search(r"target='torch\.ops\.([^']+)'", str(error))
+                unreadable = ("torch itself cannot read this program again" + (f", for its {at[1]}" if at else "") +
+                              ": trained weights come back by load_state_dict() alone")
             os.replace(f"{folder}/{path.name}", path)
+            return unreadable
     except OSError:
         raise
     except Exception as error:

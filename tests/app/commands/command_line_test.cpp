@@ -79,7 +79,7 @@ std::string refusal(const std::vector<std::string>& words) {
   return "accepted";
 }
 
-std::string refusal_of(const std::string& flag, const std::string& value) {
+std::string refusal_of_flag(const std::string& flag, const std::string& value) {
   return refusal({"train", flag, value});
 }
 
@@ -171,27 +171,28 @@ TEST_CASE("a flag with = and an empty value is refused") {
 }
 
 TEST_CASE("a word that is not one of the choices") {
-  CHECK(refusal_of("--sync", "bucketted") ==
+  CHECK(refusal_of_flag("--sync", "bucketted") ==
         "--sync must be parameterwise, bucketed or overlapped, got 'bucketted' | did you mean 'bucketed'? "
         "see 'lockstep "
         "train --help'");
-  CHECK(refusal_of("--sync", "x") ==
+  CHECK(refusal_of_flag("--sync", "x") ==
         std::string("--sync must be parameterwise, bucketed or overlapped, got 'x'") + kSeeTrain);
-  CHECK_THAT(refusal_of("--color", "nevr"),
+  CHECK_THAT(refusal_of_flag("--color", "nevr"),
              ContainsSubstring("--color must be auto, always or never, got 'nevr' | did you mean 'never'?"));
 }
 
 TEST_CASE("whole numbers") {
-  CHECK(refusal_of("--batch-size", "0") == std::string("--batch-size must be at least 1, got 0") + kSeeTrain);
-  CHECK(refusal_of("--batch-size", "-5") ==
+  CHECK(refusal_of_flag("--batch-size", "0") ==
+        std::string("--batch-size must be at least 1, got 0") + kSeeTrain);
+  CHECK(refusal_of_flag("--batch-size", "-5") ==
         std::string("--batch-size must be at least 1, got -5") + kSeeTrain);
-  CHECK(refusal_of("--batch-size", "1000001") ==
+  CHECK(refusal_of_flag("--batch-size", "1000001") ==
         std::string("--batch-size must be at most 1,000,000, got 1000001") + kSeeTrain);
-  CHECK(refusal_of("--seed", "-1") == std::string("--seed must be at least 0, got -1") + kSeeTrain);
-  CHECK(refusal_of("--epochs", "99999999999999999999") ==
+  CHECK(refusal_of_flag("--seed", "-1") == std::string("--seed must be at least 0, got -1") + kSeeTrain);
+  CHECK(refusal_of_flag("--epochs", "99999999999999999999") ==
         std::string("--epochs must be at most 9,223,372,036,854,775,807, got 99999999999999999999") +
             kSeeTrain);
-  CHECK(refusal_of("--epochs", "-99999999999999999999") ==
+  CHECK(refusal_of_flag("--epochs", "-99999999999999999999") ==
         std::string("--epochs must be at least 1, got -99999999999999999999") + kSeeTrain);
   for (const std::string text :
        {"abc", "2.5", "3x", "1e3", "0x10", "010", "+-3", "--", " 3", "1,000", "nan"}) {
@@ -199,20 +200,21 @@ TEST_CASE("whole numbers") {
     CHECK_THAT(refusal({"train", "--epochs=" + text}),
                ContainsSubstring("--epochs") && !ContainsSubstring("accepted"));
   }
-  CHECK(refusal_of("--epochs", "2.5") == std::string("--epochs is not a whole number: '2.5'") + kSeeTrain);
-  CHECK(refusal_of("--epochs", "+3") == "accepted");
+  CHECK(refusal_of_flag("--epochs", "2.5") ==
+        std::string("--epochs is not a whole number: '2.5'") + kSeeTrain);
+  CHECK(refusal_of_flag("--epochs", "+3") == "accepted");
 }
 
 TEST_CASE("numbers") {
-  CHECK(refusal_of("--lr", "abc") == std::string("--lr is not a number: 'abc'") + kSeeTrain);
-  CHECK(refusal_of("--lr", "0") == std::string("--lr must be above 0, got 0") + kSeeTrain);
-  CHECK(refusal_of("--lr", "-.1") == std::string("--lr must be above 0, got -.1") + kSeeTrain);
-  CHECK(refusal_of("--lr", "nan") == std::string("--lr must be a finite number, got nan") + kSeeTrain);
-  CHECK(refusal_of("--lr", "inf") == std::string("--lr must be a finite number, got inf") + kSeeTrain);
-  CHECK(refusal_of("--lr", "1e400") ==
+  CHECK(refusal_of_flag("--lr", "abc") == std::string("--lr is not a number: 'abc'") + kSeeTrain);
+  CHECK(refusal_of_flag("--lr", "0") == std::string("--lr must be above 0, got 0") + kSeeTrain);
+  CHECK(refusal_of_flag("--lr", "-.1") == std::string("--lr must be above 0, got -.1") + kSeeTrain);
+  CHECK(refusal_of_flag("--lr", "nan") == std::string("--lr must be a finite number, got nan") + kSeeTrain);
+  CHECK(refusal_of_flag("--lr", "inf") == std::string("--lr must be a finite number, got inf") + kSeeTrain);
+  CHECK(refusal_of_flag("--lr", "1e400") ==
         std::string("--lr is too large or too small for a double: '1e400'") + kSeeTrain);
-  CHECK(refusal_of("--lr", "0,5") == std::string("--lr is not a number: '0,5'") + kSeeTrain);
-  CHECK(refusal_of("--lr", ".05") == "accepted");
+  CHECK(refusal_of_flag("--lr", "0,5") == std::string("--lr is not a number: '0,5'") + kSeeTrain);
+  CHECK(refusal_of_flag("--lr", ".05") == "accepted");
 }
 
 TEST_CASE("the environment sets flags; the command line takes precedence") {

@@ -152,6 +152,16 @@ class Writes(Exports):
         self.assertIn("in forward: return nn.functional.dropout(x, .5)", str(report))
         self.assertNotIn("draws", str(self.export(nn.Sequential(nn.Linear(4, 4), nn.Dropout(.5)))))
 
+    def test_a_program_that_torch_does_not_read_again_is_reported(self):
+        """torch 2.12 to 2.15 forget an argument whose name is a word of Python: `from` of uniform_()."""
+        class Drops(nn.Module):
+            def forward(self, x):
+                return x * (torch.empty(x.shape[0], 1).uniform_(0, 1) < .9) if self.training else x
+        said = "torch itself cannot read this program again, for its aten.uniform_.default: trained weights come back by " \
+            "load_state_dict() alone"
+        self.assertIn(said, str(self.export(Drops())))
+        self.assertNotIn("again", str(self.export(nn.Linear(4, 4))))
+
     def test_places_have_no_folders_of_this_machine(self):
         self.export(nn.Sequential(nn.Linear(4, 4)))
         with zipfile.ZipFile(self.path) as archive:
