@@ -1,4 +1,4 @@
-// What lockstep must know about an operation beyond calling it.
+// Facts about operations that their schemas do not tell.
 #pragma once
 
 #include <map>

@@ -17,6 +17,7 @@
 #include <lockstep/app/train/checkpoint/run_program.h>
 #include <lockstep/app/train/checkpoint/same_run.h>
 #include <lockstep/app/train/config/config_text.h>
+#include <lockstep/app/train/plan/program.h>
 #include <lockstep/app/train/settings/settings.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
@@ -129,7 +130,10 @@ void KeptRun::open(TrainFlags& options, const World& place) {
   static_cast<void>(parse_interval(*options.checkpoint_every));
   const auto output = named_output(options);
   if (output) RunFolder(*output).require_writable();
-  if (found && options.program) check_program_there(found->state.plan, *options.program);
+  if (found && options.program) {  // before the data are held against a program that the run does not have
+    check_program_there(found->state.plan, *options.program);
+    check_same_program(found->state.plan, *open_program(*options.program));
+  }
   if (found) return take_batch_and_rate(found->state.plan, options);
   if (output && !reuses_folder) RunFolder(*output).require_free();  // begin() finds out for good
 }
@@ -168,7 +172,6 @@ void KeptRun::fit_plan(const TrainPlan& plan, const TrainFlags& options) {
 void KeptRun::fit_checkpoint(const TrainPlan& plan, const TrainFlags& options) {
   auto& saved = found->state;
   const auto planned = plan_fields(plan);
-  if (plan.program) check_same_program(saved.plan, *plan.program);
   check_same_run(saved.plan, planned, options.resume_anyway);
   rescales_steps = rescale_steps(saved, planned);
   if (!rescales_steps) return;

@@ -1,5 +1,5 @@
-// What a GPU needs of a program, as far as torch's "meta" device shows it: tensors there have no values, so
-// a value or a device of the CPU that was left in the graph is an error.
+// Torch's "meta" device stands for a GPU: its tensors have no values, so a value or a device of the CPU that
+// was left in the graph is an error.
 #include <ATen/core/ivalue.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/types.h>

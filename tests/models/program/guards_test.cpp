@@ -14,7 +14,7 @@ using program::Range;
 
 constexpr int64_t kNoBound = std::numeric_limits<int64_t>::max();
 
-// Of forward(x, y) with x (rows, length, 4) and y (rows).
+// Inputs of forward(x, y) with x (rows, length, 4) and y (rows).
 program::ProgramGraph graph_of_guards() {
   program::ProgramGraph graph;
   graph.inputs = {{.name = "x", .sizes = {{.symbol = 0}, {.symbol = 1}, {.number = 4}}},

@@ -1,4 +1,4 @@
-// What a program may not change: the batch's tensors, constants, and whether a tensor requires a gradient.
+// Batches, constants and requires_grad are not a program's to change.
 #include <lockstep/tests/catch.h>
 
 #include <string>

@@ -1,4 +1,4 @@
-// What is refused once torch's schemas of the operations are known.
+// Refusals that need the schemas of torch's operations.
 #include <lockstep/tests/catch.h>
 
 #include <string>
@@ -21,7 +21,7 @@ std::string tensor_argument(const std::string& name, const std::string& value) {
   return R"({"name": ")" + name + R"(", "arg": {"as_tensor": {"name": ")" + value + R"("}}, "kind": 1})";
 }
 
-// Of the tiny program whose last operation is this one with these arguments.
+// The refusal of the tiny program whose last operation is this one with these arguments.
 std::string refusal_of_operation(const std::string& target, const std::string& arguments) {
   auto tiny = testing::tiny_program();
   tiny.replace("models/model.json", "aten.add.Tensor", "aten." + target)

@@ -136,8 +136,8 @@ TEST_CASE("a run goes on with the same images and labels only, whatever files th
   const auto refused = run_process(train(words(longer) + Words{"--resume", "auto"}));
   CHECK(refused.exit_code == 4);
   CHECK(std::regex_search(refused.err, std::regex("the checkpoint's run has train data hash [0-9a-f]{32}, "
-                                                  "this one has [0-9a-f]{32}\nhint: train on the same images "
-                                                  "and labels \\(--data DIR\\), or start a new run\n")));
+                                                  "this one has [0-9a-f]{32}\nhint: train on the same data "
+                                                  "\\(--data\\), or start a new run\n")));
   CHECK(read_file(run / "metrics.jsonl") == metrics);
   CHECK(newest_step(run) == 7);
   write_file(labels, whole);
