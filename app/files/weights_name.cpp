@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kProgramEnding = ".pt2";
 
-// Of files that torch.load(), numpy, Keras and ONNX read.
+// Endings of files that torch.load(), numpy, Keras and ONNX read.
 constexpr std::array<std::string_view, 13> kOtherEndings = {".pt",     ".pth",  ".bin", ".ckpt", ".pkl",
                                                             ".pickle", ".tar",  ".zip", ".npy",  ".npz",
                                                             ".h5",     ".hdf5", ".onnx"};
