@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <map>
@@ -224,25 +225,31 @@ Classes classes_in(const torch::Tensor& labels, const std::string& name) {
   return {.why_none = found_in(name, labels, label, row)};
 }
 
+constexpr int64_t kPiece = 1 << 20;  // numbers that are looked at together: little memory beside the tensor
+
 // As TrainingData::outside.
 std::string outside_in(const torch::Tensor& target, const std::string& name, int64_t classes,
                        std::optional<int64_t> ignored) {
-  const auto numbers = target.to(torch::kInt64).flatten();
-  auto outside = numbers.lt(0).logical_or(numbers.ge(classes));
-  if (ignored) outside = outside.logical_and(numbers.ne(*ignored));
-  if (!outside.any().item<bool>()) return "";
-  const auto first = outside.to(torch::kUInt8).argmax().item<int64_t>();
-  return found_in(name, target, numbers[first].item<int64_t>(), first * target.size(0) / target.numel());
+  const auto all = target.flatten();
+  for (int64_t begin = 0; begin < all.numel(); begin += kPiece) {
+    const auto numbers = all.narrow(0, begin, std::min(kPiece, all.numel() - begin)).to(torch::kInt64);
+    auto outside = numbers.lt(0).logical_or(numbers.ge(classes));
+    if (ignored) outside = outside.logical_and(numbers.ne(*ignored));
+    if (!outside.any().item<bool>()) continue;
+    const auto first = outside.to(torch::kUInt8).argmax().item<int64_t>();
+    return found_in(name, target, numbers[first].item<int64_t>(),
+                    (begin + first) * target.size(0) / target.numel());
+  }
+  return "";
 }
 
-// In pieces, which need little memory beside the tensor.
 std::string not_finite_in(const torch::Tensor& values, const std::string& name) {
-  constexpr int64_t kPiece = 1 << 20;
   if (!values.is_floating_point()) return "";
   const auto numbers = values.flatten();
   for (int64_t begin = 0; begin < numbers.numel(); begin += kPiece) {
     auto piece = numbers.narrow(0, begin, std::min(kPiece, numbers.numel() - begin));
     if (piece.element_size() < 4) piece = piece.to(torch::kFloat32);
+    if (std::isfinite(piece.sum().item<double>())) continue;  // far cheaper than to look at each
     const auto finite = piece.isfinite();
     if (finite.all().item<bool>()) continue;
     const auto first = finite.to(torch::kUInt8).argmin().item<int64_t>();

@@ -22,7 +22,9 @@ constexpr std::array<std::string_view, 13> kOtherEndings = {".pt",     ".pth",  
 
 // In small letters: ".pt".
 std::string ending_of(const std::string& path) {
-  auto ending = std::filesystem::path(path).extension().native();
+  const std::filesystem::path file(path);
+  auto ending = file.extension().native();
+  if (ending.empty() && file.filename().native().starts_with('.')) ending = file.filename().native();
   for (char& c : ending) {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   }

@@ -32,6 +32,8 @@ enum class ElementType : int {
   kBool = 12,
   kBfloat16 = 13,
 };
+inline bool is_whole(ElementType type) { return type <= ElementType::kInt64 || type == ElementType::kBool; }
+
 enum class MemoryFormat : int { kContiguous = 1, kChannelsLast = 2, kChannelsLast3d = 3, kPreserve = 4 };
 
 // A size of a tensor: a number, a symbol such as "s77", or an expression of symbols, as sympy prints it.

@@ -61,15 +61,22 @@ class Values {
       throw FormatError(fmt::format("has two values {}", in_quotes(name)));
   }
 
+  const Shared& of(const std::string& name) const {
+    const auto found = shared_.find(name);
+    if (found == shared_.end())
+      throw FormatError(fmt::format("uses the value {} before it is computed", in_quotes(name)));
+    return found->second;
+  }
+
+  // A list of several shares nothing: no operation changes its elements, or returns one view of all.
   Shared use(const Argument& argument) const {
-    Shared all;
+    const Shared* only = nullptr;
+    size_t count = 0;
     for_each_name(argument, [&](const std::string& name) {
-      const auto found = shared_.find(name);
-      if (found == shared_.end())
-        throw FormatError(fmt::format("uses the value {} before it is computed", in_quotes(name)));
-      all.add(found->second);
+      only = &of(name);
+      ++count;
     });
-    return all;
+    return count == 1 ? *only : Shared{};
   }
 
  private:
@@ -86,8 +93,19 @@ bool changes(const Node& node, std::string_view base, size_t i) {
   return changes_self(base) && (i == 0 || name == "self");
 }
 
+// Whether an operation that may return what it is given makes a new tensor all the same.
+bool copies(const Node& node, std::string_view base, const Graph& graph) {
+  if (base != "to" && base != "type_as") return false;
+  const auto* self = argument_of<ValueName>(node, "self");
+  if (!self || node.results.empty() || node.results[0].names.empty()) return false;
+  const auto from = graph.tensors.find(self->name), to = graph.tensors.find(node.results[0].names[0]);
+  // One floating-point type may become another one where the precision asks for it.
+  return from != graph.tensors.end() && to != graph.tensors.end() &&
+         is_whole(from->second.dtype) != is_whole(to->second.dtype);
+}
+
 bool shares(std::string_view base, size_t i, const std::string& name) {
-  if (changes_self(base)) return i == 0 || name == "self";
+  if (changes_self(base) || base == "requires_grad_") return i == 0 || name == "self";
   return may_be_view(base) && name != "other";  // another tensor's sizes or dtype
 }
 
@@ -96,7 +114,7 @@ class Walk {
   void add_nodes(const Graph& graph, Values& values) {
     for (const auto& node : graph.nodes) {
       try {
-        add_node(node, values);
+        add_node(node, graph, values);
       } catch (const PlacedError&) {
         throw;
       } catch (const FormatError& error) {
@@ -108,21 +126,28 @@ class Walk {
   std::vector<InputChange> found;
 
  private:
-  void add_node(const Node& node, Values& values) {
+  void add_node(const Node& node, const Graph& graph, Values& values) {
     if (node.arguments.size() > 1 &&
         std::holds_alternative<std::shared_ptr<const Graph>>(node.arguments[1].value)) {
       return add_region(node, values);
     }
     const auto name = torch_name(node.target);
     Shared result;
+    const std::vector<ValueName>* elements = nullptr;  // each result may be a view of the one in its place
     for (size_t i = 0; i < node.arguments.size(); ++i) {
       const auto shared = values.use(node.arguments[i].value);
       if (!name) continue;
       note(node, name->base, i, shared);
-      if (shares(name->base, i, node.arguments[i].name)) result.add(shared);
+      if (!shares(name->base, i, node.arguments[i].name) || copies(node, name->base, graph)) continue;
+      result.add(shared);
+      const auto* list = std::get_if<std::vector<ValueName>>(&node.arguments[i].value);
+      if (list && list->size() > 1) elements = list;
     }
     if (name && name->base == "detach") result.is_other_tensor = true;
-    define_all(node, values, [&](size_t) { return result; });
+    define_all(node, values, [&](size_t i, size_t j) {
+      const bool in_place = elements && node.results[i].is_list && j < elements->size();
+      return in_place ? values.of((*elements)[j].name) : result;
+    });
   }
 
   void note(const Node& node, std::string_view base, size_t i, const Shared& shared) {
@@ -142,14 +167,15 @@ class Walk {
     add_nodes(body, inner);
     std::vector<Shared> outputs;
     for (const auto& output : body.outputs) outputs.push_back(inner.use(output));
-    define_all(node, values, [&](size_t i) { return i < outputs.size() ? outputs[i] : Shared{}; });
+    define_all(node, values, [&](size_t i, size_t) { return i < outputs.size() ? outputs[i] : Shared{}; });
   }
 
   template <class SharedOf>
   static void define_all(const Node& node, Values& values, const SharedOf& shared_of) {
     for (size_t i = 0; i < node.results.size(); ++i) {
-      for (const auto& name : node.results[i].names) {
-        if (!name.empty()) values.define(name, shared_of(i));
+      const auto& names = node.results[i].names;
+      for (size_t j = 0; j < names.size(); ++j) {
+        if (!names[j].empty()) values.define(names[j], shared_of(i, j));
       }
     }
   }

@@ -119,7 +119,7 @@ class Tree {
     const auto name = [&] { return fmt::format("batch_norm_{}", unnamed_norms_); };
     do {
       ++unnamed_norms_;
-    } while (modules_.contains(name()) || parts_.places.contains(name()));
+    } while (modules_.contains(name()) || uses_.contains(name()) || parts_.places.contains(name()));
     root_.register_module(name(), norm.module);
     return norm;
   }

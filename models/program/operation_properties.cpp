@@ -75,6 +75,7 @@ void note_properties(const ReadyNode& node, Resolved& all) {
 
 void fix_default_type(const Node& node, ReadyNode& ready, const std::map<std::string, TensorMeta>& tensors,
                       torch::ScalarType float_type) {
+  if (ready.name == "aten::float_power") return;  // float64, whatever the default type is
   const auto type = recorded_type(node, tensors);
   if (!type || !is_float(*type)) return;
   const auto& wanted = ready.operation->schema().arguments();

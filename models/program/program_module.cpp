@@ -88,8 +88,8 @@ class InputCheck {
       throw DataError(fmt::format("{} computes something else than Python: {}", parts_.name, allowed.why),
                       "export it anew with scripts/export_program.py");
     }
-    throw DataError(fmt::format("{} takes {} at once, and gets {}: {}", parts_.name, to_string(allowed), rows,
-                                allowed.why),
+    throw DataError(fmt::format("{} takes {}{} at once, and gets {}: {}", parts_.name, to_string(allowed),
+                                rows == 0 ? " but 0" : "", rows, allowed.why),
                     "choose batches, replicas and micro-batches that give each replica so many");
   }
 

@@ -47,7 +47,9 @@ Json as_planned(const CLI::Option& flag, const Json& saved) {
 // The value that the plan of this run will have. Throws WeightsError for another program than the run's.
 Json given_value(const Setting& setting, const CLI::Option& flag, const Json& run) {
   if (std::string_view(setting.name) != "program") return as_planned(flag, run.at(key_of(setting)));
-  const auto program = open_program(flag.as<std::string>());
+  const auto path = flag.as<std::string>();
+  check_program_there(run, path);
+  const auto program = open_program(path);
   check_same_program(run, *program);
   return program->digest();
 }

@@ -34,7 +34,9 @@ std::string path_of(const FoundCheckpoint& found) {
 void check_program_there(const nlohmann::ordered_json& plan, const std::string& path) {
   std::error_code ignored;
   const auto digest = text_of(plan, "program");
-  if (digest.empty() || std::filesystem::exists(path, ignored)) return;
+  const bool is_there =
+      std::filesystem::status(path, ignored).type() != std::filesystem::file_type::not_found;
+  if (digest.empty() || is_there) return;
   throw WeightsError(fmt::format("the checkpoint's run has the program {}, and there is no file {}", digest,
                                  in_quotes(path)),
                      "if it has moved, name it: --program FILE");

@@ -124,10 +124,10 @@ void check_range(const Program& program, const Given& given, const Program::Rows
   for (const auto rows : given.rows) {
     const bool fits = rows == 0 ? allowed.empty : rows >= allowed.least && rows <= allowed.most;
     if (fits) continue;
-    throw UsageError(
-        fmt::format("a replica would get {} at once in {}, but {} takes {}{}", counted(rows, "row"), given.of,
-                    in_quotes(program.path().native()), to_string(allowed), why_text(allowed)),
-        hint);
+    throw UsageError(fmt::format("a replica would get {} at once in {}, but {} takes {}{}{}",
+                                 counted(rows, "row"), given.of, in_quotes(program.path().native()),
+                                 to_string(allowed), rows == 0 ? " but 0" : "", why_text(allowed)),
+                     hint);
   }
 }
 
@@ -156,14 +156,23 @@ std::optional<Labels> labels_of(const Program& program, const LossChoice& choice
 
 // Throws DataError, with a row, unless the targets are classes of the loss, which would refuse them only when
 // a batch has them.
+// How targets that are no classes become some.
+const char* class_hint(const TensorSpec& target) {
+  if (torch::isFloatingType(target.dtype)) {
+    return "save them as int64 numbers from 0 on, or choose a loss of numbers: --loss mse";
+  }
+  if (target.dtype == torch::kBool) return "save them as int64 numbers from 0 on: .to(torch.int64)";
+  if (target.row_shape == std::vector<int64_t>{1}) return "save one number per row: .squeeze(1)";
+  if (!target.row_shape.empty()) return "for a class per token choose --loss cross_entropy";
+  return "classes count from 0; leave rows without a class out of the data";
+}
+
 void check_labels(const TrainPlan& plan) {
   const auto& set = plan.data.set;
   if (plan.loss->loss == ProgramLoss::kClassification && !set.classes) {
-    const bool real = torch::isFloatingType(set.spec.back().dtype);
     throw DataError(fmt::format("--loss classification takes a class number per row, and {} has none: {}",
                                 set.name, set.no_classes),
-                    real ? "save them as int64 numbers from 0 on, or choose a loss of numbers: --loss mse"
-                         : "classes count from 0; leave rows without a class out of the data");
+                    class_hint(set.spec.back()));
   }
   const auto labels = labels_of(*plan.program, *plan.loss);
   if (!labels || !set.outside) return;

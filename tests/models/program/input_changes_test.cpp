@@ -44,6 +44,31 @@ TEST_CASE("A change of an input is also refused through what may share its memor
   }
 }
 
+TEST_CASE("A list of one may be returned as it is; lists of several make new memory, or views one by one") {
+  struct Case {
+    std::string operation, list, words;
+  };
+  const std::string changed = "changes its input 'x'", both = R"({"name": "x"}, {"name": "p_w"})";
+  const Case cases[] = {
+      {"einsum.default", R"({"name": "x"})", changed},
+      {"einsum.default", both, ""},
+      {"cartesian_prod.default", both, ""},
+      {"chain_matmul.default", both, ""},
+  };
+  for (const auto& [operation, list, refusal] : cases) {
+    INFO(operation << " of " << list);
+    auto tiny = tiny_program();
+    tiny.replace(kGraph, "aten.linear.default", "aten." + operation)
+        .replace(kGraph, R"({"name": "input", "arg": {"as_tensor": {"name": "x"}}, "kind": 1},
+         {"name": "weight", "arg": {"as_tensor": {"name": "p_w"}}, "kind": 1})",
+                 R"({"name": "tensors", "arg": {"as_tensors": [)" + list + R"(]}, "kind": 1})")
+        .replace(kGraph, "aten.add.Tensor", "aten.add_.Tensor");
+    const auto found = words_about(tiny);
+    CHECK_THAT(found, Catch::Matchers::ContainsSubstring(refusal));
+    CHECK(found.empty() == refusal.empty());
+  }
+}
+
 TEST_CASE("A change of an input is refused whichever argument it is") {
   struct Case {
     std::string view, argument, change, changed;

@@ -82,6 +82,7 @@ TEST_CASE("what a program excludes is refused before the data are read") {
       {{"--save", "net.pt2"}, ExitCode::kUsage, {"--save", ".pt2", "--program"}},
       {{"--save", "net.PT2"}, ExitCode::kUsage, {"--save", ".PT2", "--program"}},
       {{"--save", "net.pt"}, ExitCode::kUsage, {"--save", ".pt", ".safetensors"}},
+      {{"--save", ".pt"}, ExitCode::kUsage, {"--save", ".pt", ".safetensors"}},
       {{"--save", "net.bin"}, ExitCode::kUsage, {"--save", ".bin", ".safetensors"}},
       {{"--program", mlp, "--save", "net.PTH"}, ExitCode::kUsage, {"--save", ".pth", ".safetensors", ".pt2"}},
       {{"--program", mlp, "--save", "net.ckpt"}, ExitCode::kUsage, {"--save", ".ckpt", ".pt2"}},
@@ -111,6 +112,7 @@ TEST_CASE("data that do not fit a program, and shards that it does not take, are
   const std::vector<Case> cases = {
       {"mlp", "dict_output", {"--loss", "mse"}, ExitCode::kData, {"[2]", "[2, 1]"}},  // classes for prices
       {"conv_bn", "mlp", {}, ExitCode::kData, {"input"}},
+      {"lm", "lm", {}, ExitCode::kData, {"[n, 8]", "--loss cross_entropy"}},
       {"dict_output",
        "dict_output",
        {},
