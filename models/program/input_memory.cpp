@@ -93,7 +93,7 @@ bool changes(const Node& node, std::string_view base, size_t i) {
   return changes_self(base) && (i == 0 || name == "self");
 }
 
-// Whether an operation that may return what it is given makes a new tensor all the same.
+// True for an operation that may return what it is given, and makes a new tensor all the same.
 bool copies(const Node& node, std::string_view base, const Graph& graph) {
   if (base != "to" && base != "type_as") return false;
   const auto* self = argument_of<ValueName>(node, "self");
