@@ -225,38 +225,46 @@ Classes classes_in(const torch::Tensor& labels, const std::string& name) {
   return {.why_none = found_in(name, labels, label, row)};
 }
 
-constexpr int64_t kPiece = 1 << 20;  // numbers that are looked at together: little memory beside the tensor
+// The first number that is wanted; `all` is flat. wanted(piece): which numbers of a piece are, or an
+// undefined tensor where none is. A piece at a time, which needs little memory beside the tensor.
+template <class Wanted>
+std::optional<int64_t> find_first(const torch::Tensor& all, const Wanted& wanted) {
+  constexpr int64_t kPiece = 1 << 20;
+  for (int64_t begin = 0; begin < all.numel(); begin += kPiece) {
+    const torch::Tensor found = wanted(all.narrow(0, begin, std::min(kPiece, all.numel() - begin)));
+    if (!found.defined() || !found.any().template item<bool>()) continue;
+    return begin + found.to(torch::kUInt8).argmax().template item<int64_t>();
+  }
+  return std::nullopt;
+}
+
+int64_t row_of(int64_t number, const torch::Tensor& tensor) {
+  return number * tensor.size(0) / tensor.numel();
+}
 
 // As TrainingData::outside.
 std::string outside_in(const torch::Tensor& target, const std::string& name, int64_t classes,
                        std::optional<int64_t> ignored) {
   const auto all = target.flatten();
-  for (int64_t begin = 0; begin < all.numel(); begin += kPiece) {
-    const auto numbers = all.narrow(0, begin, std::min(kPiece, all.numel() - begin)).to(torch::kInt64);
-    auto outside = numbers.lt(0).logical_or(numbers.ge(classes));
-    if (ignored) outside = outside.logical_and(numbers.ne(*ignored));
-    if (!outside.any().item<bool>()) continue;
-    const auto first = outside.to(torch::kUInt8).argmax().item<int64_t>();
-    return found_in(name, target, numbers[first].item<int64_t>(),
-                    (begin + first) * target.size(0) / target.numel());
-  }
-  return "";
+  const auto first = find_first(all, [&](const torch::Tensor& piece) {
+    const auto numbers = piece.to(torch::kInt64);
+    const auto outside = numbers.lt(0).logical_or(numbers.ge(classes));
+    return ignored ? outside.logical_and(numbers.ne(*ignored)) : outside;
+  });
+  if (!first) return "";
+  return found_in(name, target, all[*first].to(torch::kInt64).item<int64_t>(), row_of(*first, target));
 }
 
 std::string not_finite_in(const torch::Tensor& values, const std::string& name) {
   if (!values.is_floating_point()) return "";
-  const auto numbers = values.flatten();
-  for (int64_t begin = 0; begin < numbers.numel(); begin += kPiece) {
-    auto piece = numbers.narrow(0, begin, std::min(kPiece, numbers.numel() - begin));
+  const auto all = values.flatten();
+  const auto first = find_first(all, [](torch::Tensor piece) {
     if (piece.element_size() < 4) piece = piece.to(torch::kFloat32);
-    if (std::isfinite(piece.sum().item<double>())) continue;  // far cheaper than to look at each
-    const auto finite = piece.isfinite();
-    if (finite.all().item<bool>()) continue;
-    const auto first = finite.to(torch::kUInt8).argmin().item<int64_t>();
-    return fmt::format("{} has {} in row {}", name, piece[first].item<double>(),
-                       (begin + first) * values.size(0) / values.numel());
-  }
-  return "";
+    // A sum is far cheaper than a look at each number.
+    return std::isfinite(piece.sum().item<double>()) ? torch::Tensor() : piece.isfinite().logical_not();
+  });
+  if (!first) return "";
+  return fmt::format("{} has {} in row {}", name, all[*first].item<double>(), row_of(*first, values));
 }
 
 std::string not_finite_in(const Parts& parts) {

@@ -10,12 +10,6 @@
 namespace lockstep::program {
 namespace {
 
-// The module's part of a tensor's name; empty for one of the root.
-std::string module_of(const std::string& tensor) {
-  const auto dot = tensor.rfind('.');
-  return dot == tensor.npos ? std::string() : tensor.substr(0, dot);
-}
-
 // A module's tensors have its name before theirs. One without tensors is where the operation stands.
 void find_module(const Node& node, const ReadyNode& ready, const SourceOf& source_of, BatchNormUse& norm) {
   constexpr std::array<const char*, 5> kNames = {"", "weight", "bias", "running_mean", "running_var"};
@@ -50,6 +44,11 @@ BatchNormUse use_of(const Node& node, const ReadyNode& ready, const TensorMeta* 
 }
 
 }  // namespace
+
+std::string module_of(const std::string& tensor) {
+  const auto dot = tensor.rfind('.');
+  return dot == tensor.npos ? std::string() : tensor.substr(0, dot);
+}
 
 void BatchNormUses::note(const Node& node, ReadyNode& ready, const TensorMeta* meta,
                          const SourceOf& source_of, const std::shared_ptr<ReadyGraph>& graph, size_t place) {

@@ -16,6 +16,9 @@ namespace lockstep::program {
 // The name of the weight or buffer that an argument is, or an empty one.
 using SourceOf = std::function<std::string(const ReadyArgument&)>;
 
+// The module's part of a tensor's name; empty for one of the root.
+std::string module_of(const std::string& tensor);
+
 // The batch norms of all regions of one graph, and the counters of their batches.
 class BatchNormUses {
  public:

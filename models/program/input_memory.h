@@ -1,4 +1,4 @@
-// Which operations change the memory that a graph is given.
+// Finds the operations that change the memory that a graph is given.
 #pragma once
 
 #include <vector>

@@ -238,8 +238,7 @@ bool writes_buffers(const ExportedGraph& exported, const Resolved& all) {
     const auto& name = change.input->name;
     const auto operation = torch_name(change.node->target);
     if (operation && operation->base == "batch_norm") return false;
-    const auto dot = name.rfind('.');
-    return !is_batch_counter(name) || !counters.contains(dot == name.npos ? "" : name.substr(0, dot));
+    return !is_batch_counter(name) || !counters.contains(module_of(name));
   });
 }
 

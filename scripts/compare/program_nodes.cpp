@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 #include <torch/torch.h>
 
-#include <algorithm>
 #include <ctime>
 #include <functional>
 #include <string>
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include <lockstep/models/program/interpreter.h>
+#include <lockstep/support/statistics.h>
 
 namespace lockstep {
 namespace {
@@ -103,11 +103,6 @@ double cost_of(const Work& work) {
   const auto nanoseconds =
       1e9 * static_cast<double>(end.tv_sec - begin.tv_sec) + static_cast<double>(end.tv_nsec - begin.tv_nsec);
   return nanoseconds / (kRunsPerRepetition * kOperations);
-}
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
 }
 
 void measure(const Operation& operation, int repetitions) {

@@ -154,8 +154,6 @@ std::optional<Labels> labels_of(const Program& program, const LossChoice& choice
   return Labels{output->sizes.back(), kIgnoredToken, "tokens count from 0; -100 is not counted"};
 }
 
-// Throws DataError, with a row, unless the targets are classes of the loss, which would refuse them only when
-// a batch has them.
 // How targets that are no classes become some.
 const char* class_hint(const TensorSpec& target) {
   if (torch::isFloatingType(target.dtype)) {
@@ -167,6 +165,8 @@ const char* class_hint(const TensorSpec& target) {
   return "classes count from 0; leave rows without a class out of the data";
 }
 
+// Throws DataError, with a row, unless the targets are classes of the loss, which would refuse them only when
+// a batch has them.
 void check_labels(const TrainPlan& plan) {
   const auto& set = plan.data.set;
   if (plan.loss->loss == ProgramLoss::kClassification && !set.classes) {
