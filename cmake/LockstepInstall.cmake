@@ -1,9 +1,10 @@
 # `cmake --install` installs:
 #   bin/lockstep                         the program
 #   lib/liblockstep.so                   the library, which needs no other package when programs are linked with it
+#   lib/liblockstep_images.so            decoding of PNG and JPEG, which needs libpng and libjpeg
 #   include/lockstep/                    the public headers (cmake/LockstepPublicHeaders.cmake)
 #   lib/cmake/lockstep/                  find_package(lockstep)
-#   lib/pkgconfig/lockstep.pc
+#   lib/pkgconfig/lockstep.pc, lockstep-images.pc
 #   lib/lockstep/torch, lib/lockstep/nvidia   a copy of the LibTorch that scripts/setup.sh has fetched. (One that
 #                                        LOCKSTEP_BUILD_TORCH names is used where it is.)
 #   lib/lockstep/installed_files         all of these; the next installation removes those that are no longer there
@@ -29,8 +30,8 @@ set(_cmake_dir "${CMAKE_INSTALL_LIBDIR}/cmake/lockstep")
 set(_own_dir "${CMAKE_INSTALL_LIBDIR}/lockstep")
 
 # Before all else: `cmake --install` builds nothing, and scripts/run.sh builds the program alone.
-install(CODE "set(lockstep_built [==[$<TARGET_FILE:lockstep_cli>;$<TARGET_FILE:lockstep_shared>]==])
-set(lockstep_build_command [==[cmake --build ${PROJECT_BINARY_DIR} --target lockstep_cli lockstep_shared]==])")
+install(CODE "set(lockstep_built [==[$<TARGET_FILE:lockstep_cli>;$<TARGET_FILE:lockstep_shared>;$<TARGET_FILE:lockstep_images_shared>]==])
+set(lockstep_build_command [==[cmake --build ${PROJECT_BINARY_DIR} --target lockstep_cli lockstep_shared lockstep_images_shared]==])")
 install(SCRIPT "${PROJECT_SOURCE_DIR}/cmake/install/need_built.cmake")
 
 # Then: notes what an older version has installed.
@@ -55,11 +56,21 @@ if(LOCKSTEP_NCCL)
   target_link_libraries(lockstep_shared PRIVATE LibTorch::nccl)
 endif()
 
+# --- decoding of images, a library of its own: only its users need libpng and libjpeg, and none of them torch
+add_library(lockstep_images_shared SHARED $<TARGET_OBJECTS:lockstep_images>)
+set_target_properties(lockstep_images_shared PROPERTIES
+  OUTPUT_NAME lockstep_images EXPORT_NAME images VERSION "${PROJECT_VERSION}"
+  SOVERSION "${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}"
+  LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib" LINKER_LANGUAGE CXX)
+target_compile_features(lockstep_images_shared INTERFACE cxx_std_20)
+target_link_libraries(lockstep_images_shared PRIVATE fmt::fmt PNG::PNG JPEG::JPEG)
+target_link_options(lockstep_images_shared PRIVATE -Wl,--no-undefined)
+
 # --- LibTorch: a copy, or where it is
 include(LockstepInstallTorch)
 
 install(TARGETS lockstep_cli RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
-install(TARGETS lockstep_shared EXPORT lockstep LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+install(TARGETS lockstep_shared lockstep_images_shared EXPORT lockstep LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
   INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 foreach(_header IN LISTS LOCKSTEP_PUBLIC_HEADERS)
   cmake_path(GET _header PARENT_PATH _folder)
@@ -116,8 +127,10 @@ install(FILES "${PROJECT_BINARY_DIR}/install/lockstepConfig.cmake"
 # --- pkg-config
 file(RELATIVE_PATH LOCKSTEP_PC_PREFIX "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
 string(REGEX REPLACE "/$" "" LOCKSTEP_PC_PREFIX "${LOCKSTEP_PC_PREFIX}")
-configure_file("${PROJECT_SOURCE_DIR}/cmake/install/lockstep.pc.in" "${PROJECT_BINARY_DIR}/install/lockstep.pc" @ONLY)
-install(FILES "${PROJECT_BINARY_DIR}/install/lockstep.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+foreach(_name lockstep lockstep-images)
+  configure_file("${PROJECT_SOURCE_DIR}/cmake/install/${_name}.pc.in" "${PROJECT_BINARY_DIR}/install/${_name}.pc" @ONLY)
+  install(FILES "${PROJECT_BINARY_DIR}/install/${_name}.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+endforeach()
 
 # After all else.
 install(SCRIPT "${PROJECT_SOURCE_DIR}/cmake/install/remove_old_files.cmake")

@@ -9,6 +9,7 @@ set(LOCKSTEP_PUBLIC_HEADERS
   data/dataset_rows.h
   data/fashion_mnist.h
   data/idx_folder.h
+  data/images/pixels.h
   data/only_row.h
   data/resident_rows.h
   data/safetensors.h

@@ -1,5 +1,7 @@
-# The product is four static libraries and one program; each folder adds its own sources to them:
+# The product is five static libraries and one program; each folder adds its own sources to them:
 #   lockstep_core   sources without torch (files, hashes, worker threads): quick to build, and tested by ThreadSanitizer
+#   lockstep_images decoding of PNG and JPEG, which needs nothing else of lockstep but headers. The only one with libpng and
+#                   libjpeg: programs that link lockstep::lockstep alone do not need these
 #   lockstep        the library's other sources that the program uses
 #   lockstep_loops  those that only programs of users do: loops of their own, torch::data. They link its alias
 #                   lockstep::lockstep, which brings all three; the README's first command does not build it
@@ -33,6 +35,12 @@ target_link_libraries(lockstep_core
 if(LOCKSTEP_BUILD_SANITIZE)
   target_compile_options(lockstep_core PRIVATE -O1)  # loops of kernels would take minutes
 endif()
+
+add_library(lockstep_images STATIC)
+add_library(lockstep::images ALIAS lockstep_images)
+target_include_directories(lockstep_images PUBLIC "${LOCKSTEP_INCLUDE_DIR}")
+target_compile_features(lockstep_images PUBLIC cxx_std_20)
+target_link_libraries(lockstep_images PRIVATE fmt::fmt PNG::PNG JPEG::JPEG lockstep_warnings)
 
 add_library(lockstep_app_core OBJECT)
 target_link_libraries(lockstep_app_core

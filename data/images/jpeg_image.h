@@ -1,0 +1,20 @@
+// JPEG files, by libjpeg-turbo.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include <lockstep/data/images/pixels.h>
+#include <lockstep/data/images/stored_image.h>
+
+namespace lockstep {
+
+bool starts_as_jpeg(std::span<const uint8_t> file);
+
+// Both throw DataError as pixels.h says.
+ImageInfo jpeg_info(std::span<const uint8_t> file);
+
+// Returns the image upright, with 1 or 3 channels: CMYK is converted.
+StoredImage decode_jpeg(std::span<const uint8_t> file);
+
+}  // namespace lockstep
