@@ -58,9 +58,11 @@ make_bundle() {
   part=$folder.part
   rm -rf "$part"
   mkdir -p "$part/include" "$part/lib"
-  cp -rL /usr/include/{CLI,spdlog,fmt,jemalloc,nlohmann,toml++,catch2,openssl,xxhash.h,zlib.h,zconf.h} "$part/include/"
-  cp -rL "/usr/include/$(g++ -print-multiarch)/openssl" "$part/include/"  # opensslconf.h, which depends on the CPU
-  for library in z=zlib1g-dev crypto=libssl-dev jemalloc_pic=libjemalloc-dev; do
+  cp -rL /usr/include/{CLI,spdlog,fmt,jemalloc,nlohmann,toml++,catch2,openssl,xxhash.h,zlib.h,zconf.h} \
+    /usr/include/{png.h,pngconf.h,pnglibconf.h,jpeglib.h,jmorecfg.h,jerror.h} "$part/include/"
+  # opensslconf.h and jconfig.h, which depend on the CPU.
+  cp -rL "/usr/include/$(g++ -print-multiarch)"/{openssl,jconfig.h} "$part/include/"
+  for library in z=zlib1g-dev png=libpng-dev jpeg=libjpeg-dev crypto=libssl-dev jemalloc_pic=libjemalloc-dev; do
     copy_static "${library%=*}" "${library#*=}" "$part/lib"
   done
   complete_crypto "$part/lib"
@@ -71,5 +73,5 @@ make_bundle() {
   rm -rf "$folder"
   mv "$part" "$folder"
   size=$(du -sm "$folder" | cut -f1)
-  say "bundle of $size MB in $folder: headers, static zlib, libcrypto, jemalloc and fmt, Fashion-MNIST"
+  say "bundle of $size MB in $folder: headers, static zlib, libpng, libjpeg, libcrypto, jemalloc and fmt, Fashion-MNIST"
 }

@@ -26,7 +26,7 @@ while [ $# -gt 0 ]; do
   shift 2
 done
 [ -d "$bundle" ] || die "there is no bundle" "scripts/setup.sh --bundle bundle"
-for header in toml++/toml.h xxhash.h; do
+for header in toml++/toml.h xxhash.h png.h jpeglib.h; do
   [ -e "$bundle/include/$header" ] || die "the bundle lacks $header" "scripts/setup.sh --bundle bundle, once more"
 done
 if [ -z "$built" ]; then

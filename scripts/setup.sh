@@ -56,7 +56,8 @@ missing_packages() {
   local needs="g++=g++ cmake=cmake ninja-build=ninja"
   local libraries="zlib1g-dev=zlib.h libssl-dev=openssl/evp.h libfmt-dev=fmt/core.h libjemalloc-dev=jemalloc/jemalloc.h
     libspdlog-dev=spdlog/spdlog.h libcli11-dev=CLI/CLI.hpp nlohmann-json3-dev=nlohmann/json.hpp
-    libtomlplusplus-dev=toml++/toml.h libxxhash-dev=xxhash.h libcairo2-dev=cairo/cairo.h"
+    libtomlplusplus-dev=toml++/toml.h libxxhash-dev=xxhash.h libpng-dev=png.h libjpeg-dev=jpeglib.h
+    libcairo2-dev=cairo/cairo.h"
   if [ -z "${LOCKSTEP_BUILD_BUNDLE:-}" ]; then
     needs+=" ccache=ccache $libraries"
     [ "$want_lint" = no ] || needs+=" clang-format=clang-format clang-tidy=clang-tidy $(clang_package)"
@@ -236,7 +237,7 @@ need_writable() {
 }
 
 build_and_install() {
-  build release "lockstep_cli lockstep_shared"
+  build release "lockstep_cli lockstep_shared lockstep_images_shared"
   step "install" "the message above" cmake --install "$root/build/release" --prefix "$1"
   say "installed: $1/bin/lockstep"
 }

@@ -6,11 +6,11 @@ source "$(dirname "$0")/installed.sh"
 # A build without the program, or without the library, as scripts/run.sh makes one, is told by its files.
 needs_a_whole_build() {
   local missing
-  for missing in lockstep lib/liblockstep; do
+  for missing in lockstep lib/liblockstep lib/liblockstep_images; do
     sed "s|$BUILD/$missing|$BUILD/no-$(basename "$missing")|g" "$BUILD/cmake_install.cmake" >"$work/install.cmake"
     ! cmake "-DCMAKE_INSTALL_PREFIX=$work/nothing" -P "$work/install.cmake" >"$work/said" 2>&1 ||
       fail "it was installed without $missing"
-    grep -qF "cmake --build $BUILD --target lockstep_cli lockstep_shared" "$work/said" || fail "$(cat "$work/said")"
+    grep -qF "cmake --build $BUILD --target lockstep_cli lockstep_shared lockstep_images_shared" "$work/said" || fail "$(cat "$work/said")"
     [ ! -e "$work/nothing" ] || fail "a part was installed:" "$(find "$work/nothing")"
   done
 }
@@ -66,7 +66,7 @@ needs_nothing_else() {
     ! grep -F "$root" <<<"$found" || fail "$file loads a library of the checkout"
     ! found=$(strings "$file" | grep -F -e "$root/" -e "$TORCH/") || fail "$file has paths of this machine:" "$found"
   done
-  [ "$(find "$prefix" -type l -printf '%f\n' | sort | xargs)" = "liblockstep.so liblockstep.so.${VERSION%.*}" ] ||
+  [ "$(find "$prefix" -type l -printf '%f\n' | sort | xargs)" = "liblockstep.so liblockstep.so.${VERSION%.*} liblockstep_images.so liblockstep_images.so.${VERSION%.*}" ] ||
     fail "symbolic links:" "$(find "$prefix" -type l -ls)"
   ! found=$(grep -rIlF -e "$root" -e "$work" "$prefix"/{bin,include,share,"$LIBDIR"/{cmake,pkgconfig}}) ||
     fail "files with a path of the checkout or of the first prefix:" "$found"

@@ -57,7 +57,8 @@ refuses() {  # refuses TEXT... [-- ARGUMENT...]
 with_libraries() {
   local name arguments=(-DCMAKE_FIND_ROOT_PATH=/nowhere -DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY
     -DCMAKE_FIND_ROOT_PATH_MODE_LIBRARY=ONLY "-DLOCKSTEP_zlib_LIBRARY=$LIBRARY" "-DLOCKSTEP_fmt_LIBRARY=$LIBRARY"
-    "-DLOCKSTEP_crypto_LIBRARY=$LIBRARY" "-DLOCKSTEP_jemalloc_LIBRARY=$LIBRARY" "-DLOCKSTEP_Catch2_LIBRARY=$LIBRARY")
+    "-DLOCKSTEP_crypto_LIBRARY=$LIBRARY" "-DLOCKSTEP_png_LIBRARY=$LIBRARY" "-DLOCKSTEP_jpeg_LIBRARY=$LIBRARY"
+    "-DLOCKSTEP_jemalloc_LIBRARY=$LIBRARY" "-DLOCKSTEP_Catch2_LIBRARY=$LIBRARY")
   for name in "$@"; do
     arguments+=("-DLOCKSTEP_${name}_INCLUDE=$INCLUDE_FOLDER")
   done
@@ -65,7 +66,7 @@ with_libraries() {
 }
 
 # Each library with its package.
-declare -A package=([zlib]=zlib1g-dev [crypto]=libssl-dev [fmt]=libfmt-dev [jemalloc]=libjemalloc-dev
+declare -A package=([zlib]=zlib1g-dev [crypto]=libssl-dev [fmt]=libfmt-dev [png]=libpng-dev [jpeg]=libjpeg-dev [jemalloc]=libjemalloc-dev
   [spdlog]=libspdlog-dev [CLI11]=libcli11-dev [json]=nlohmann-json3-dev
   [tomlplusplus]=libtomlplusplus-dev [xxhash]=libxxhash-dev [Catch2]=catch2)
 
@@ -109,14 +110,14 @@ case_untried() {
   local arguments
   make_torch
   printf "__version__ = '2.16.1+cpu'\ncuda: Optional[str] = None\n" >"$torch/version.py"
-  mapfile -t arguments < <(with_libraries zlib crypto fmt jemalloc spdlog CLI11 json tomlplusplus xxhash)
+  mapfile -t arguments < <(with_libraries zlib crypto fmt png jpeg jemalloc spdlog CLI11 json tomlplusplus xxhash)
   wrong_version 2.16.1+cpu
   configure -DLOCKSTEP_BUILD_CUDA=off -DLOCKSTEP_BUILD_TORCH_UNTRIED=on "${arguments[@]}" || show "expected it to configure"
   says "torch 2.16.1+cpu in $torch, which lockstep was not tested with"
 }
 case_tried() {
   local arguments version
-  mapfile -t arguments < <(with_libraries zlib crypto fmt jemalloc spdlog CLI11 json tomlplusplus xxhash)
+  mapfile -t arguments < <(with_libraries zlib crypto fmt png jpeg jemalloc spdlog CLI11 json tomlplusplus xxhash)
   for version in 2.11.0+cpu 2.15.1+cpu; do
     make_torch
     printf "__version__ = '%s'\ncuda: Optional[str] = None\n" "$version" >"$torch/version.py"
@@ -155,13 +156,13 @@ case_all_missing_at_once() {
   local arguments
   make_torch
   mapfile -t arguments < <(with_libraries)
-  refuses "these libraries were not found: zlib, crypto, fmt, jemalloc, spdlog, CLI11, json, tomlplusplus, xxhash, Catch2" \
-    "apt-get install zlib1g-dev libssl-dev libfmt-dev libjemalloc-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libxxhash-dev catch2" -- -DLOCKSTEP_BUILD_TESTS=on "${arguments[@]}"
+  refuses "these libraries were not found: zlib, crypto, fmt, png, jpeg, jemalloc, spdlog, CLI11, json, tomlplusplus, xxhash, Catch2" \
+    "apt-get install zlib1g-dev libssl-dev libfmt-dev libpng-dev libjpeg-dev libjemalloc-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libxxhash-dev catch2" -- -DLOCKSTEP_BUILD_TESTS=on "${arguments[@]}"
 }
 case_no_tests_without_catch() {
   local arguments
   make_torch
-  mapfile -t arguments < <(with_libraries zlib crypto fmt jemalloc spdlog CLI11 json tomlplusplus xxhash)
+  mapfile -t arguments < <(with_libraries zlib crypto fmt png jpeg jemalloc spdlog CLI11 json tomlplusplus xxhash)
   configure -DLOCKSTEP_BUILD_CUDA=off "${arguments[@]}" || show "expected it to configure"
   says "tests off: there is no Catch2 (scripts/setup.sh --tests, or apt-get install catch2)"
   configure -DLOCKSTEP_BUILD_CUDA=off -DLOCKSTEP_BUILD_TESTS=off "${arguments[@]}" || show "expected it to configure"
@@ -175,7 +176,7 @@ case_tests_value() {
 case_table() {
   local arguments
   make_torch
-  mapfile -t arguments < <(with_libraries zlib crypto fmt jemalloc spdlog CLI11 json tomlplusplus xxhash Catch2)
+  mapfile -t arguments < <(with_libraries zlib crypto fmt png jpeg jemalloc spdlog CLI11 json tomlplusplus xxhash Catch2)
   configure -DLOCKSTEP_BUILD_CUDA=off "${arguments[@]}" || show "expected it to configure"
   says "Release" "torch 2.11.0+cpu in $torch" "cuda off: LOCKSTEP_BUILD_CUDA=off" "tests on" "sanitizers off" \
     "cairo off, so 'plot' cannot draw: not found (apt-get install libcairo2-dev)"
@@ -189,7 +190,7 @@ case_table() {
 case_ccache() {
   local arguments
   make_torch
-  mapfile -t arguments < <(with_libraries zlib crypto fmt jemalloc spdlog CLI11 json tomlplusplus xxhash)
+  mapfile -t arguments < <(with_libraries zlib crypto fmt png jpeg jemalloc spdlog CLI11 json tomlplusplus xxhash)
   arguments+=(-DLOCKSTEP_BUILD_CUDA=off)
   printf '#!/bin/sh\nexec "$@"\n' >"$work/ccache"
   chmod +x "$work/ccache"

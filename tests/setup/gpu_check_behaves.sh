@@ -231,7 +231,7 @@ small_build() {
   printf 'CMAKE_CACHEFILE_DIR:INTERNAL=/there/build/cuda\nCMAKE_HOME_DIRECTORY:INTERNAL=/there\n' >"$built/CMakeCache.txt"
   echo 'add_test(a "/there/build/cuda/tests/a")' >"$built/tests/CTestTestfile.cmake"
   mkdir -p "$tree/bundle/include/toml++" "$tree/bundle/lib"
-  touch "$tree/bundle/include/toml++/toml.h" "$tree/bundle/include/xxhash.h"
+  touch "$tree/bundle/include/toml++/toml.h" "$tree/bundle/include/"{xxhash,png,jpeglib}.h
   echo images >"$tree/bundle/fashion-mnist/images.gz"
   stand_in strip <<<'cp "$3" "$2"'  # the programs are scripts
   git -C "$tree" init -q

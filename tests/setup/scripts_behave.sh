@@ -283,7 +283,7 @@ case_install() {  # sets up, builds the program and the library, and installs th
   working_pip
   "$tree/scripts/setup.sh" --install "$work/prefix" >"$work/output" 2>&1 || fail "setup.sh failed"
   called 1 "--target $cpu"
-  called 1 "--target lockstep_cli lockstep_shared"
+  called 1 "--target lockstep_cli lockstep_shared lockstep_images_shared"
   called 1 "cmake --install $tree/build/release --prefix $work/prefix"
   [ "$(tail -n 1 "$calls")" = "cmake --install $tree/build/release --prefix $work/prefix" ] || fail "it installs too early"
   says "lockstep: installed: $work/prefix/bin/lockstep"
@@ -304,7 +304,7 @@ case_install_refusals() {  # before anything is fetched
   called 0 python3
 }
 case_bundle() {
-  local folder=$work/bundle libraries="-lfmt -lz -lcrypto"
+  local folder=$work/bundle libraries="-lfmt -lpng -ljpeg -lz -lcrypto -lm"
   if [ -n "${BUILT_WITH_BUNDLE:-}" ] || [ ! -e /usr/share/datasets/fashion-mnist ]; then
     echo "skipped: bundles are made of Debian's packages, which are not in use here"
     exit 77
@@ -314,20 +314,23 @@ case_bundle() {
   [ "$(du -sm "$folder" | cut -f1)" -lt 60 ] || fail "the bundle takes more than 60 MB"
   [ "$(find "$folder/fashion-mnist" -name '*.gz' | wc -l)" -eq 4 ] || fail "expected four data files"
   # All headers come from the bundle.
-  printf '#include <%s>\n' CLI/CLI.hpp catch2/catch_all.hpp jemalloc/jemalloc.h nlohmann/json.hpp openssl/evp.h \
-    spdlog/spdlog.h toml++/toml.h xxhash.h zlib.h >"$work/all.cpp"
+  printf '#include <%s>\n' CLI/CLI.hpp catch2/catch_all.hpp jemalloc/jemalloc.h cstdio jpeglib.h nlohmann/json.hpp openssl/evp.h \
+    png.h spdlog/spdlog.h toml++/toml.h xxhash.h zlib.h >"$work/all.cpp"
   [ -e "$folder/include/catch2/catch_all.hpp" ] || sed -i 's/catch_all/catch/' "$work/all.cpp"
   g++ -std=c++20 -DSPDLOG_FMT_EXTERNAL -I "$folder/include" -M "$work/all.cpp" >"$work/headers" ||
     fail "it lacks a header: $(cat "$work/headers")"
-  ! grep -E ' /usr/(local/)?include/(.*/)?(CLI|catch2|fmt|jemalloc|nlohmann|openssl|spdlog|toml|xxhash|z(lib|conf)\.h)' \
+  ! grep -E ' /usr/(local/)?include/(.*/)?(CLI|catch2|fmt|jemalloc|nlohmann|openssl|spdlog|toml|xxhash|z(lib|conf)\.h|png(lib)?(conf)?\.h|j(peglib|config|morecfg)\.h)' \
     "$work/headers" || fail "it needs a header of the system"
   # A program links with the bundle alone, without the system's libraries.
   cat >"$work/use.cpp" <<'SOURCE'
 #include <fmt/format.h>
 #include <openssl/evp.h>
+#include <png.h>
+#include <stdio.h>
+#include <jpeglib.h>
 #include <zlib.h>
 #include <lockstep/tests/catch_session.h>
-int main() { return lockstep::testing::visible_cases(*new Catch::Session).empty() && fmt::format("{:.1f} {}", 2.5, zlibVersion()).substr(0, 4) == "2.5 " && EVP_MD_get_size(EVP_sha256()) == 32 ? 0 : 1; }
+int main() { return lockstep::testing::visible_cases(*new Catch::Session).empty() && fmt::format("{:.1f} {}", 2.5, zlibVersion()).substr(0, 4) == "2.5 " && EVP_MD_get_size(EVP_sha256()) == 32 && png_access_version_number() == PNG_LIBPNG_VER && jpeg_quality_scaling(50) == 100 ? 0 : 1; }
 SOURCE
   ln -s "$root" "$work/lockstep"
   [ ! -e "$folder/lib/libCatch2.a" ] || libraries+=" -lCatch2"
@@ -335,7 +338,7 @@ SOURCE
   g++ -std=c++20 -I "$folder/include" -I "$work" "$work/use.cpp" -o "$work/use" -L "$folder/lib" $libraries ||
     fail "it does not compile"
   "$work/use" || fail "it does not work"
-  ! ldd "$work/use" | grep -E 'libfmt|libz|libcrypto|libspdlog' || fail "it needs a library of the system"
+  ! ldd "$work/use" | grep -E 'libfmt|libpng|libjpeg|libz|libcrypto|libspdlog' || fail "it needs a library of the system"
   # Other folders are not overwritten.
   mkdir "$work/mine"
   setup 1 --bundle "$work/mine"
