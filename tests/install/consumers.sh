@@ -24,6 +24,49 @@ CMAKE
   build "$work/by_cmake"
 }
 
+# Decoding alone: the program needs neither torch nor liblockstep.so, and liblockstep.so needs no libpng.
+decodes_without_torch() {
+  mkdir "$work/decodes"
+  cat >"$work/decodes/CMakeLists.txt" <<'CMAKE'
+cmake_minimum_required(VERSION 3.25)
+project(consumer LANGUAGES CXX)
+find_package(lockstep 0.2 REQUIRED)
+add_executable(decodes decodes.cpp)
+target_link_libraries(decodes PRIVATE lockstep::images)
+CMAKE
+  cat >"$work/decodes/decodes.cpp" <<'SOURCE'
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <lockstep/data/images/pixels.h>
+#include <lockstep/support/error.h>
+int main(int, char** argv) try {
+  std::ifstream file(argv[1], std::ios::binary);
+  const std::vector<uint8_t> bytes(std::istreambuf_iterator<char>(file), {});
+  const auto pixels = lockstep::decode_image(bytes, {.channels = 3, .size = 4});
+  std::cout << pixels.channels << " x " << pixels.height << " x " << pixels.width << "\n";
+} catch (const lockstep::DataError& error) {
+  std::cout << error.message() << "\n";
+  return 3;
+}
+SOURCE
+  build "$work/decodes"
+  local program=$work/decodes/build/decodes corpus=$root/tests/fuzz/corpus/image file code=0 flags
+  for file in png_type_2_bits_8 jpeg_420; do
+    [ "$("$program" "$corpus/$file")" = "3 x 4 x 4" ] || fail "$file was not decoded"
+  done
+  "$program" "$root/LICENSE" >"$work/out" || code=$?
+  [ "$code" = 3 ] || fail "code $code: $(cat "$work/out")"
+  grep -q 'is not a PNG or JPEG file' "$work/out" || fail "$(cat "$work/out")"
+  ! ldd "$program" | grep -E 'torch|liblockstep\.so|not found' || fail "decoding needs these libraries"
+  ! readelf -d "$prefix/$LIBDIR/liblockstep.so" | grep -E 'NEEDED.*lib(png|jpeg)' || fail "liblockstep.so needs these"
+  command -v pkg-config >/dev/null || return 0
+  flags=$(PKG_CONFIG_PATH=$prefix/$LIBDIR/pkgconfig pkg-config --cflags --libs lockstep-images)
+  # shellcheck disable=SC2086
+  quietly "$CXX" -std=c++20 "$work/decodes/decodes.cpp" $flags -o "$work/by_pkg_config"
+  [ "$("$work/by_pkg_config" "$corpus/jpeg_420")" = "3 x 4 x 4" ] || fail "jpeg_420 was not decoded"
+}
+
 has_no_components() {
   mkdir "$work/components"
   printf 'cmake_minimum_required(VERSION 3.25)\nproject(consumer LANGUAGES NONE)\n%s\n' \
@@ -87,5 +130,5 @@ own_loop_tells_a_bug_of_its_model() {
 }
 
 install_into "$prefix"
-run_checks examples_are_short builds_by_cmake has_no_components builds_by_pkg_config own_model_resumes \
+run_checks examples_are_short builds_by_cmake decodes_without_torch has_no_components builds_by_pkg_config own_model_resumes \
   own_model_names_a_wrong_device own_loop_runs_in_two_processes own_loop_tells_a_bug_of_its_model
