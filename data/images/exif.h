@@ -14,7 +14,7 @@ constexpr int kUpright = 1;
 // holds, and a segment APP1 of JPEG after "Exif", 0, 0. kUpright where it names none or cannot be read.
 int exif_orientation(std::span<const uint8_t> tiff);
 
-// Whether this orientation exchanges height and width.
+// True if this orientation exchanges height and width.
 inline bool exchanges_sides(int orientation) { return orientation >= 5; }
 
 // Turns and mirrors an image of this orientation upright.

@@ -28,7 +28,7 @@ constexpr int kMostScans = 100;
 constexpr int64_t kMostBytesPerPixel = 10, kMostOtherBytes = 32 << 20;
 constexpr std::string_view kExif("Exif\0\0", 6);
 
-// What libjpeg's functions and the ones that it calls back share. An error of libjpeg jumps to where `jump`
+// libjpeg's functions and the ones that it calls back share this. An error of libjpeg jumps to where `jump`
 // was set: functions that call libjpeg after that have no objects with destructors, and neither has this.
 struct JpegDecoding {
   jpeg_decompress_struct jpeg;

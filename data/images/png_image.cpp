@@ -30,7 +30,7 @@ uint32_t number_at(std::span<const uint8_t> bytes, size_t at) {
   return value;
 }
 
-// What lockstep reads of the chunks itself. Their checksums are libpng's matter.
+// The fields that lockstep reads of the chunks itself. Their checksums are libpng's matter.
 struct PngChunks {
   uint32_t width = 0, height = 0;
   int depth = 0, color_type = 0;
@@ -92,7 +92,7 @@ PngChunks read_png_chunks(std::span<const uint8_t> file) {
   return chunks;
 }
 
-// What libpng's functions and the ones that it calls back share. An error of libpng jumps to where `jump` was
+// libpng's functions and the ones that it calls back share this. An error of libpng jumps to where `jump` was
 // set: functions that call libpng after that have no objects with destructors, and neither has this.
 struct PngDecoding {
   png_structp png;
@@ -138,6 +138,7 @@ bool start_png(PngDecoding* decoding) {
   png_read_info(png, decoding->info);
   if (png_get_color_type(png, decoding->info) == PNG_COLOR_TYPE_PALETTE) {
     png_set_packing(png);
+    png_set_check_for_invalid_index(png, 0);  // colored() names the colour
   } else {
     png_set_expand_gray_1_2_4_to_8(png);
   }

@@ -112,7 +112,7 @@ TEST_CASE("damage is refused, also where libpng and libjpeg only warn") {
   CHECK_THAT(refused(changed("png_type_2_bits_8", 12, 'X')), ContainsSubstring("another chunk than IHDR"));
 
   auto jpeg = image_file("jpeg_grey");
-  jpeg.insert(jpeg.end() - 2, {0x11, 0x22, 0x33});  // libjpeg warns of these
+  jpeg.insert(jpeg.end() - 2, 40, uint8_t{0x11});  // libjpeg warns of these
   CHECK_THAT(refused(jpeg), ContainsSubstring("is damaged: libjpeg says"));
   auto zeros = image_file("jpeg_420");
   std::fill(zeros.end() - 60, zeros.end() - 2, uint8_t{0xff});
@@ -123,7 +123,7 @@ TEST_CASE("damage is refused, also where libpng and libjpeg only warn") {
 }
 
 TEST_CASE("a size that the file cannot hold is refused before memory is allocated") {
-  // Of 0 pixels; of more than are taken; of more than deflate and a JPEG can hold.
+  // The sizes are empty, larger than what is taken, and larger than what deflate and a JPEG can hold.
   CHECK_THAT(refused(png_of_size(0, 5)), ContainsSubstring("5 x 0 pixels, at least 1 x 1"));
   CHECK_THAT(refused(png_of_size(7, 0x7fffffff)), ContainsSubstring("has 2147483647 x 7 pixels, at most"));
   CHECK_THAT(refused(png_of_size(0xffffffff, 0xffffffff)), ContainsSubstring("has 4294967295 x 4294967295"));
