@@ -1,0 +1,44 @@
+// A folder of class folders: CLASS/IMAGE.png, or deeper, CLASS/images/IMAGE.png.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <lockstep/data/images/listed_folder.h>
+
+namespace lockstep {
+
+struct ClassImage {
+  std::string name;  // below the class folder: "1.png" or "images/1.png"
+  int64_t size = 0;  // in bytes, at least 1
+  uint64_t file[2]{};
+};
+
+struct ClassFolder {
+  std::string name;
+  std::vector<ClassImage> images = {};  // may be empty
+};
+
+// What was found and is not among the images.
+struct LeftOut {
+  int64_t count = 0;
+  std::string first = {};  // its path
+
+  void add(const std::string& path) {
+    if (count++ == 0) first = path;
+  }
+};
+
+struct LeftOutFiles {
+  LeftOut unreadable, other_files, outside /* of class folders */;
+};
+
+// Returns the class folders in order of their names. Adds what it leaves out. Throws DataError for a folder
+// that cannot be read, for a class whose name is no UTF-8, for folders more than four deep in a class, and,
+// unless skip_unreadable, for an image that cannot be read, is empty, has another format, or whose name is no
+// UTF-8.
+std::vector<ClassFolder> read_class_folders(const std::string& path, bool skip_unreadable,
+                                            LeftOutFiles& left_out);
+
+}  // namespace lockstep

@@ -1,0 +1,223 @@
+#include <lockstep/data/images/image_files.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <map>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include <lockstep/data/file_digest.h>
+#include <lockstep/data/images/class_folders.h>
+#include <lockstep/data/images/folder_layout.h>
+#include <lockstep/support/counted.h>
+#include <lockstep/support/error.h>
+#include <lockstep/support/files/xxhash64.h>
+#include <lockstep/support/printable.h>
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+// One half: its class folders, of which some may be empty.
+struct Half {
+  std::string path;
+  std::vector<ClassFolder> classes = {};
+};
+
+// Without slashes at its end.
+std::string folder_text(const fs::path& folder) {
+  auto text = folder.string();
+  while (text.size() > 1 && text.back() == '/') text.pop_back();
+  return text;
+}
+
+ErrorText share_option() { return NamedOption{.key = "test_share"}; }
+
+// Returns whether a hash of CLASS/NAME says that the image is for testing.
+bool is_for_testing(const std::string& name, double share) {
+  const auto hash = xxhash64(std::as_bytes(std::span(name)));
+  return std::ldexp(static_cast<double>(hash >> 11), -53) < share;
+}
+
+Half split_off(Half& train, double share) {
+  Half test{.path = train.path};
+  for (auto& folder : train.classes) {
+    const auto first = std::stable_partition(
+        folder.images.begin(), folder.images.end(),
+        [&](const auto& image) { return !is_for_testing(folder.name + "/" + image.name, share); });
+    test.classes.push_back({.name = folder.name, .images = {first, folder.images.end()}});
+    folder.images.erase(first, folder.images.end());
+  }
+  return test;
+}
+
+void check_share(double share, const FolderLayout& layout) {
+  if (!(share >= 0 && share < 1)) {
+    throw UsageError(share_option() +
+                     fmt::format(" is {}, a share from 0 up to but not 1 was expected", share));
+  }
+  if (share > 0 && !layout.test.empty()) {
+    throw UsageError(share_option() + fmt::format(" is {}, but there is a test set, {}", share, layout.test),
+                     "leave it out, or name " + layout.train + " alone");
+  }
+  if (share == 0 && layout.test.empty()) {
+    throw DataError(layout.train + " holds class folders and no test set",
+                    "put train/ and test/ into one folder and name that, or split the images with " +
+                        share_option() + ", such as .1");
+  }
+}
+
+bool has_images(const ClassFolder& folder) { return !folder.images.empty(); }
+
+const ClassFolder* find_class(const Half& half, const std::string& name) {
+  const auto found = std::ranges::find(half.classes, name, &ClassFolder::name);
+  return found == half.classes.end() ? nullptr : &*found;
+}
+
+// Refuses names that differ by case alone, in one half or between the two.
+void check_case(const Half& train, const Half& test) {
+  std::map<std::string, std::pair<std::string, std::string>> seen;  // name in small letters: path, name
+  for (const auto* half : {&train, &test}) {
+    for (const auto& folder : half->classes) {
+      const auto [at, added] =
+          seen.try_emplace(in_small_letters(folder.name), half->path + "/" + folder.name, folder.name);
+      if (added || at->second.second == folder.name) continue;
+      throw DataError(fmt::format("the names of {} and {}/{} differ by case alone", at->second.first,
+                                  half->path, folder.name),
+                      "merge the two classes, or give one another name");
+    }
+  }
+}
+
+void check_classes(const Half& train, const Half& test, bool split) {
+  for (const auto& folder : test.classes) {
+    const auto* same = find_class(train, folder.name);
+    if (!has_images(folder) || (same && has_images(*same))) continue;
+    const auto path = test.path + "/" + folder.name;
+    if (split) {
+      throw DataError(fmt::format("{} of {} for testing, and none for training",
+                                  counted(static_cast<int64_t>(folder.images.size()), "image"), path),
+                      "add images of this class, or choose a smaller " + share_option());
+    }
+    throw DataError(fmt::format("class {} is only in {}, and has no image in {}", in_quotes(folder.name),
+                                test.path, train.path),
+                    "add images of this class for training, or remove its folder");
+  }
+  for (const auto& folder : train.classes) {
+    if (has_images(folder)) continue;
+    throw DataError(fmt::format("class folder {}/{} holds no images", train.path, folder.name),
+                    "add PNG or JPEG images, or remove the folder");
+  }
+}
+
+struct Row {
+  const ClassImage* image;
+  int64_t label;
+};
+
+// The rows of a half in their order.
+std::vector<Row> rows_of_half(const Half& half, const std::vector<std::string>& names) {
+  std::vector<Row> rows;
+  for (const auto& folder : half.classes) {
+    const auto label = std::ranges::lower_bound(names, folder.name) - names.begin();
+    for (const auto& image : folder.images) rows.push_back({.image = &image, .label = label});
+  }
+  std::ranges::sort(rows, [](const Row& a, const Row& b) {
+    const int order = a.image->name.compare(b.image->name);
+    return order != 0 ? order < 0 : a.label < b.label;
+  });
+  return rows;
+}
+
+std::vector<ImageFile> files_of_half(const Half& half, const std::vector<Row>& rows,
+                                     const std::vector<std::string>& names, NameDigest& digest) {
+  std::vector<ImageFile> files;
+  files.reserve(rows.size());
+  for (const auto& row : rows) {
+    const auto below = names[static_cast<size_t>(row.label)] + "/" + row.image->name;
+    digest.add(below, row.image->size);
+    files.push_back({.path = half.path + "/" + below, .label = row.label});
+  }
+  digest.add("", static_cast<int64_t>(rows.size()));  // the end of a half
+  return files;
+}
+
+void note_left_out(std::vector<std::string>& notices, const LeftOut& left_out, std::string_view noun,
+                   std::string_view what) {
+  if (left_out.count == 0) return;
+  notices.push_back(fmt::format("{} {}, such as {}", counted(left_out.count, noun), what, left_out.first));
+}
+
+// Names each class of train without images in test.
+void note_untested(std::vector<std::string>& notices, const Half& train, const Half& test) {
+  LeftOut untested;
+  for (const auto& folder : train.classes) {
+    const auto* same = find_class(test, folder.name);
+    if (!same || !has_images(*same)) untested.add(in_quotes(folder.name));
+  }
+  if (untested.count == 0) return;
+  notices.push_back(fmt::format(
+      "no image for testing is of {}{}", untested.first,
+      untested.count == 1 ? "" : fmt::format(" and {} more", counted(untested.count - 1, "class"))));
+}
+
+// Two names of one file cost no reading.
+void note_shared(std::vector<std::string>& notices, const Half& train, const Half& test) {
+  std::vector<std::pair<uint64_t, uint64_t>> seen;
+  for (const auto& folder : train.classes) {
+    for (const auto& image : folder.images) seen.emplace_back(image.file[0], image.file[1]);
+  }
+  std::ranges::sort(seen);
+  LeftOut shared;
+  for (const auto& folder : test.classes) {
+    for (const auto& image : folder.images) {
+      if (std::ranges::binary_search(seen, std::pair(image.file[0], image.file[1]))) {
+        shared.add(test.path + "/" + folder.name + "/" + image.name);
+      }
+    }
+  }
+  note_left_out(notices, shared, "file", "for testing lead to files for training");
+}
+
+}  // namespace
+
+ImageFolder find_image_folder(const fs::path& folder, const FolderOptions& options) {
+  auto layout = layout_of(folder_text(folder));
+  check_share(options.test_share, layout);
+  LeftOutFiles left_out;
+  const bool split = layout.test.empty();
+  Half train{.path = layout.train,
+             .classes = read_class_folders(layout.train, options.skip_unreadable, left_out)};
+  Half test = split ? split_off(train, options.test_share)
+                    : Half{.path = layout.test,
+                           .classes = read_class_folders(layout.test, options.skip_unreadable, left_out)};
+  check_case(train, test);
+  check_classes(train, test, split);
+  ImageFolder found{.notices = std::move(layout.notices)};
+  for (const auto& each : train.classes) found.class_names.push_back(each.name);
+  NameDigest digest;
+  found.train = files_of_half(train, rows_of_half(train, found.class_names), found.class_names, digest);
+  found.test = files_of_half(test, rows_of_half(test, found.class_names), found.class_names, digest);
+  found.digest = digest.hex();
+  if (found.train.empty() || found.test.empty()) {
+    throw DataError(fmt::format("{} holds {} for training and {} for testing", folder.string(),
+                                counted(static_cast<int64_t>(found.train.size()), "image"),
+                                counted(static_cast<int64_t>(found.test.size()), "image")),
+                    split ? "add images, or choose a larger " + share_option()
+                          : ErrorText("add PNG or JPEG images to class folders of both halves"));
+  }
+  note_left_out(found.notices, left_out.unreadable, "unreadable image", "left out");
+  note_left_out(found.notices, left_out.other_files, "file",
+                "left out by name, which is none of a PNG or JPEG");
+  note_left_out(found.notices, left_out.outside, "image", "left out, which lie in no class folder");
+  note_untested(found.notices, train, test);
+  note_shared(found.notices, train, test);
+  return found;
+}
+
+}  // namespace lockstep
