@@ -6,7 +6,7 @@
 #include <utility>
 
 #include <lockstep/data/formats/image_idx.h>
-#include <lockstep/data/idx_folder.h>
+#include <lockstep/data/idx_files.h>
 #include <lockstep/support/files/sha256.h>
 
 namespace lockstep {

@@ -19,7 +19,7 @@ struct FileCheck {
   bool matches() const { return sha256 == expected; }
 };
 
-// Returns the checks of the four files that find_idx_files() (data/idx_folder.h) finds. Throws DataError for
+// Returns the checks of the four files that find_idx_files() (data/idx_files.h) finds. Throws DataError for
 // a missing or damaged file.
 std::vector<FileCheck> verify_fashion_mnist(const std::filesystem::path& folder);
 

@@ -1,13 +1,13 @@
 #include <lockstep/data/not_idx.h>
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <span>
 #include <string_view>
 #include <system_error>
+
+#include <lockstep/data/images/listed_folder.h>
 
 namespace lockstep {
 namespace {
@@ -17,15 +17,24 @@ namespace fs = std::filesystem;
 constexpr int kMostEntries = 1000;  // a folder of images may have millions
 constexpr int kDeepest = 2;         // set/class/image
 
-constexpr const char* kHint =
-    "lockstep reads data sets of four IDX files today (train-images-idx3-ubyte, ...), and no other kind: "
-    "convert the images, or train on them with a program of your own (docs/migrating.md)";
+constexpr const char* kOtherHint =
+    "save the rows as safetensors, train.NAME and test.NAME, or images as PNG files in class folders; of an "
+    "archive, name the folder that it unpacks to";
+
+constexpr const char* kImagesHint =
+    "class folders, train/CLASS/IMAGE.png and test/CLASS/IMAGE.png, are a data set of their own kind: name "
+    "the "
+    "folder that holds them, and save other formats as PNG or JPEG";
+
+constexpr const char* kCifarHint =
+    "the binary form of CIFAR is read: unpack cifar-10-binary.tar.gz or cifar-100-binary.tar.gz, and name "
+    "its "
+    "folder";
 
 constexpr const char* kNamesHint =
     "rename them to train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
     "t10k-labels-idx1-ubyte, or put links with these names beside them; each may end in .gz";
 
-constexpr std::array<std::string_view, 6> kImages = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".ppm"};
 constexpr std::array<std::string_view, 12> kOthers = {".npz", ".npy", ".csv",  ".parquet", ".arrow", ".h5",
                                                       ".pt",  ".pth", ".json", ".tar",     ".tgz",   ".zip"};
 
@@ -53,16 +62,14 @@ std::optional<OtherData> other_data(const fs::path& folder) {
   fs::recursive_directory_iterator entry(folder, fs::directory_options::skip_permission_denied, error);
   for (int seen = 0; !error && entry != fs::end(entry) && seen < kMostEntries; ++seen) {
     const auto name = fs::path(entry->path()).lexically_relative(folder).string();
-    if (is_of_cifar(entry->path())) {
-      return OtherData{fmt::format("CIFAR's {}, and no IDX files", name), kHint};
-    }
-    if (ends_in_one_of(kImages, entry->path())) {
-      return OtherData{fmt::format("images such as {}, and no IDX files", name), kHint};
+    if (is_of_cifar(entry->path())) return OtherData{"CIFAR's " + name, kCifarHint};
+    if (is_image_name(name) || is_other_image_name(name)) {
+      return OtherData{"images such as " + name, kImagesHint};
     }
     if (is_idx(entry->path())) {
-      return OtherData{fmt::format("{}, which is none of the names of the four IDX files", name), kNamesHint};
+      return OtherData{name + ", which is none of the names of the four IDX files", kNamesHint};
     }
-    if (ends_in_one_of(kOthers, entry->path())) return OtherData{name + ", and no IDX files", kHint};
+    if (ends_in_one_of(kOthers, entry->path())) return OtherData{name, kOtherHint};
     if (entry.depth() >= kDeepest) entry.disable_recursion_pending();
     entry.increment(error);
   }

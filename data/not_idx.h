@@ -1,4 +1,4 @@
-// Tells what a data folder without the four IDX files holds instead.
+// Tells what a folder that holds no data set holds instead.
 #pragma once
 
 #include <filesystem>
@@ -8,7 +8,7 @@
 namespace lockstep {
 
 struct OtherData {
-  std::string what;  // "images such as cats/1.png, and no IDX files"
+  std::string what;  // "images such as cats/1.png"
   std::string hint;  // how to fix it
 };
 

@@ -147,4 +147,8 @@ std::unique_ptr<ByteSource> open_bytes(const std::filesystem::path& path, const 
   return std::make_unique<PlainBytes>(std::move(file));
 }
 
+std::unique_ptr<ByteSource> open_plain_bytes(const std::filesystem::path& path, const std::string& hint) {
+  return std::make_unique<PlainBytes>(File(path, hint));
+}
+
 }  // namespace lockstep

@@ -27,4 +27,7 @@ class ByteSource {
 // and regular.
 std::unique_ptr<ByteSource> open_bytes(const std::filesystem::path& path, const std::string& hint);
 
+// The same for formats whose first bytes may be any, and so those of gzip.
+std::unique_ptr<ByteSource> open_plain_bytes(const std::filesystem::path& path, const std::string& hint);
+
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <cassert>
 #include <utility>
@@ -12,8 +13,11 @@
 namespace lockstep {
 
 IdxReader::IdxReader(const std::filesystem::path& path, const IdxShape& shape, IdxHints hints)
+    : IdxReader(path, std::span(&shape, 1), std::move(hints)) {}
+
+IdxReader::IdxReader(const std::filesystem::path& path, std::span<const IdxShape> shapes, IdxHints hints)
     : path_(path.string()), hints_(std::move(hints)), source_(open_bytes(path, hints_.damaged)) {
-  read_header(shape);
+  read_header(shapes);
 }
 
 void IdxReader::read(std::span<std::byte> into) {
@@ -30,7 +34,21 @@ void IdxReader::read(std::span<std::byte> into) {
   }
 }
 
-void IdxReader::read_header(const IdxShape& shape) {
+void IdxReader::read_header(std::span<const IdxShape> shapes) {
+  const size_t rank = read_rank(shapes);
+  const auto& shape = *std::ranges::find(shapes, rank, [](const auto& each) { return each.row.size() + 1; });
+  read_header_bytes(4 * rank);
+  rows_ = dimension(0);
+  if (rows_ < 1 || rows_ > shape.max_rows) {
+    fail(fmt::format("declares {} rows, 1 to {} were expected", rows_, shape.max_rows));
+  }
+  for (size_t i = 1; i < rank; ++i) row_.push_back(dimension(i));
+  check_row(shape.row);
+  set_size();
+}
+
+// Returns the number of dimensions, which is that of one of the shapes.
+size_t IdxReader::read_rank(std::span<const IdxShape> shapes) {
   read_header_bytes(4);
   const auto byte = [&](size_t i) { return std::to_integer<int>(header_[i]); };
   if (byte(0) != 0 || byte(1) != 0) {
@@ -40,32 +58,43 @@ void IdxReader::read_header(const IdxShape& shape) {
   if (byte(2) != 0x08) {
     refuse(fmt::format("holds values of IDX type 0x{:02x}, 0x08 (unsigned bytes) was expected", byte(2)));
   }
-  const size_t rank = shape.row.size() + 1;
-  if (byte(3) != static_cast<int>(rank)) {
-    refuse(fmt::format("has {} dimensions, {} were expected", byte(3), rank));
+  std::vector<size_t> ranks;
+  for (const auto& shape : shapes) ranks.push_back(shape.row.size() + 1);
+  const auto rank = static_cast<size_t>(byte(3));
+  if (std::ranges::find(ranks, rank) == ranks.end()) {
+    refuse(fmt::format("has {} dimensions, {} were expected", rank, fmt::join(ranks, " or ")));
   }
-
-  read_header_bytes(4 * rank);
-  rows_ = dimension(0);
-  if (rows_ < 1 || rows_ > shape.max_rows) {
-    fail(fmt::format("declares {} rows, 1 to {} were expected", rows_, shape.max_rows));
-  }
-  size_ = static_cast<uint64_t>(rows_);
-  check_row(shape.row);
-  for (const auto length : shape.row) size_ *= static_cast<uint64_t>(length);
-  if (header_.size() + size_ > source_->most_bytes()) {
-    fail(fmt::format("is truncated: its header promises {} bytes, the file holds at most {}",
-                     header_.size() + size_, source_->most_bytes()));
-  }
-  left_ = size_;
+  return rank;
 }
 
 void IdxReader::check_row(const std::vector<int64_t>& row) const {
-  std::vector<int64_t> found;
-  for (size_t i = 1; i <= row.size(); ++i) found.push_back(dimension(i));
-  if (found == row) return;
-  refuse(
-      fmt::format("has rows of {} values, {} were expected", fmt::join(found, " x "), fmt::join(row, " x ")));
+  const auto fits = [](int64_t found, int64_t expected) {
+    return expected == kAnyLength ? found >= 1 && found <= kLongest : found == expected;
+  };
+  if (std::ranges::equal(row_, row, fits)) return;
+  std::vector<std::string> expected;
+  for (const auto length : row) {
+    expected.push_back(length == kAnyLength ? fmt::format("(1 to {})", kLongest) : fmt::format("{}", length));
+  }
+  refuse(fmt::format("has rows of {} values, {} were expected", fmt::join(row_, " x "),
+                     fmt::join(expected, " x ")));
+}
+
+// Counts the values. A header may promise more than any number holds.
+void IdxReader::set_size() {
+  size_ = static_cast<uint64_t>(rows_);
+  bool fits = true;
+  for (const auto length : row_) {
+    fits = fits && !__builtin_mul_overflow(size_, static_cast<uint64_t>(length), &size_);
+  }
+  const auto most = source_->most_bytes();
+  if (!fits)
+    fail(fmt::format("is truncated: its header promises over 2^64 bytes, the file holds at most {}", most));
+  if (size_ > most || header_.size() > most - size_) {
+    fail(fmt::format("is truncated: its header promises {} bytes, the file holds at most {}",
+                     header_.size() + size_, most));
+  }
+  left_ = size_;
 }
 
 void IdxReader::read_header_bytes(size_t count) {
