@@ -4,11 +4,15 @@
 set(LOCKSTEP_PUBLIC_HEADERS
   data/batch_order.h
   data/checkpoint.h
+  data/cifar_folder.h
   data/data_loader.h
   data/dataset.h
   data/dataset_rows.h
+  data/data_kind.h
   data/fashion_mnist.h
+  data/idx_files.h
   data/idx_folder.h
+  data/images/image_files.h
   data/images/pixels.h
   data/only_row.h
   data/resident_rows.h

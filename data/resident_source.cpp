@@ -34,11 +34,11 @@ class ResidentSource : public BatchSource {
       return;
     }
     at::index_select_out(labels, labels_, 0, rows);
-    images.copy_(images_.index_select(0, rows)).div_(255);  // (n, 1, 28, 28) uint8 -> float
+    images.copy_(images_.index_select(0, rows)).div_(255);  // uint8 -> float
   }
 
  private:
-  torch::Tensor images_;  // (size, 1, 28, 28) uint8
+  torch::Tensor images_;  // (size, channels, height, width) uint8
   torch::Tensor labels_;  // (size) int64
 };
 
