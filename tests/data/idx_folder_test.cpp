@@ -11,6 +11,7 @@
 #include <lockstep/support/error.h>
 #include <lockstep/tests/data/data_files.h>
 #include <lockstep/tests/skip.h>
+#include <lockstep/tests/support/files.h>
 #include <lockstep/tests/support/in_folder.h>
 #include <lockstep/tests/support/refusal.h>
 #include <lockstep/tests/support/temp_folder.h>
@@ -135,10 +136,12 @@ TEST_CASE("each of the four files with trailing bytes or a wrong checksum is an 
   });
 }
 
-TEST_CASE("a label above 9 is an error that names its row") {
+TEST_CASE("a label that has no name is an error that names its row") {
   for (const bool gzip : {false, true}) {
     for (const size_t labels : {kTrainLabels, kTestLabels}) {
       const DataFolder data(gzip);
+      write_file(data.folder() / "classes.txt", "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n");
+      CHECK(load_idx_folder(data.folder()).class_names.back() == "j");
       DataFile file = small_set()[labels];
       file.bytes[8 + 2] = 10;
       data.write(file.name, file.bytes);
@@ -146,6 +149,69 @@ TEST_CASE("a label above 9 is an error that names its row") {
                                      ContainsSubstring("label 10 in row 2") && ContainsSubstring("0 to 9"));
     }
   }
+}
+
+TEST_CASE("classes without names have numbers up to the largest label") {
+  const DataFolder data(/*gzip=*/false);
+  data.write("t10k-labels-idx1-ubyte", idx_bytes({3}, {1, 200, 8}));
+  const auto set = load_idx_folder(data.folder());
+  CHECK(set.classes == 201);
+  CHECK(set.class_names.size() == 201);
+  CHECK(set.class_names.back() == "200");
+  CHECK(set.kind == "IDX");
+  REQUIRE(set.notices.size() == 2);
+  CHECK_THAT(set.notices[1], ContainsSubstring("none for training, of class '1' and 2 more classes"));
+}
+
+TEST_CASE("images have any size, and channels where the files have four dimensions") {
+  const DataFolder data(/*gzip=*/true);
+  Bytes train(5 * 8 * 6), test(3 * 8 * 6);
+  for (size_t i = 0; i < train.size(); ++i) train[i] = static_cast<uint8_t>(i);
+  data.write("train-images-idx3-ubyte", idx_bytes({5, 8, 6}, train));
+  data.write("t10k-images-idx3-ubyte", idx_bytes({3, 8, 6}, test));
+  const auto grey = load_idx_folder(data.folder());
+  CHECK((grey.train.shape() == ImageShape{1, 8, 6}));
+  CHECK(bytes_of(grey.train.images) == train);
+  for (const char* name : {"train-images-idx3-ubyte", "t10k-images-idx3-ubyte"}) {
+    std::filesystem::remove(data.path(name));
+  }
+  data.write("train-images-idx4-ubyte", idx_bytes({5, 3, 4, 4}, train));
+  data.write("t10k-images-idx4-ubyte", idx_bytes({3, 3, 4, 4}, test));
+  const auto colour = load_idx_folder(data.folder());
+  CHECK((colour.train.shape() == ImageShape{3, 4, 4}));
+  CHECK(bytes_of(colour.train.images) == train);
+  data.write("t10k-images-idx4-ubyte", idx_bytes({3, 4, 4, 3}, test));
+  CHECK_THAT(data.failure(), ContainsSubstring("images of 3 x 4 x 4") && ContainsSubstring("4 x 4 x 3"));
+}
+
+TEST_CASE("EMNIST's splits are named by their prefix, and have their names of classes") {
+  const TempFolder folder;
+  const auto raw = folder / "EMNIST/raw";
+  std::filesystem::create_directories(raw);
+  const auto write_split = [&](const std::string& split) {
+    for (DataFile file : small_set()) {
+      if (file.name.starts_with("t10k")) file.name.replace(0, 4, "test");
+      for (size_t i = 8; file.bytes[3] == 1 && i < file.bytes.size(); ++i) {
+        if (file.bytes[i] == 0) file.bytes[i] = 26;
+      }
+      write_bytes(raw / ("emnist-" + split + "-" + file.name), file.bytes);
+    }
+  };
+  write_split("letters");
+  for (const char* named :
+       {"", "EMNIST", "EMNIST/raw", "EMNIST/raw/emnist-letters", "EMNIST/emnist-letters"}) {
+    INFO(named);
+    const auto letters = load_idx_folder(folder / named);
+    CHECK(letters.name == "emnist-letters");
+    CHECK(letters.classes == 27);
+    CHECK(letters.class_names[26] == "z");
+    CHECK(bytes_of(letters.train.labels) == Bytes{9, 26, 3, 3, 7});
+  }
+  write_split("byclass");
+  CHECK_THAT(refusal(raw), ContainsSubstring("several data sets: emnist-byclass, emnist-letters | ") &&
+                               ContainsSubstring((raw / "emnist-byclass").string()));
+  CHECK(load_idx_folder(raw / "emnist-byclass").classes == 62);
+  CHECK_THAT(refusal(raw / "emnist-digits"), ContainsSubstring("does not exist"));
 }
 
 TEST_CASE("images and labels of different count are an error that names both") {
@@ -163,13 +229,14 @@ TEST_CASE("images and labels of different count are an error that names both") {
   }
 }
 
-TEST_CASE("images of another size, and labels in the place of images, are errors") {
+TEST_CASE("images of another size than for training, and labels in the place of images, are errors") {
   const DataFolder data(/*gzip=*/true);
   const std::string name = small_set()[kTestImages].name;
   data.write(name, idx_bytes({kTestRows, 32, 32}, Bytes(kTestRows * 32 * 32)));
-  CHECK_THAT(data.failure(), ContainsSubstring("rows of 32 x 32 values, 28 x 28 were expected"));
+  CHECK_THAT(data.failure(), ContainsSubstring("has images of 1 x 28 x 28, ") &&
+                                 ContainsSubstring(data.path(name).string() + " of 1 x 32 x 32"));
   data.write(name, small_set()[kTestLabels].bytes);
-  CHECK_THAT(data.failure(), ContainsSubstring("1 dimensions, 3 were expected"));
+  CHECK_THAT(data.failure(), ContainsSubstring("1 dimensions, 3 or 4 were expected"));
 }
 
 TEST_CASE("a missing file or folder is an error that names it") {
@@ -241,16 +308,13 @@ TEST_CASE("the hint fits what a folder holds") {
     const char *file, *what, *hint;
   };
   for (const auto& [file, what, hint] : std::vector<Case>{
-           {"train/cat/1.png", "holds images such as train/cat/1.png, and no IDX files",
-            "reads data sets of four IDX"},
-           {"7.JPEG", "holds images such as 7.JPEG, and no IDX files", "reads data sets of four IDX"},
-           {"cifar-10-batches-bin/data_batch_1.bin", "holds CIFAR's cifar-10-batches-bin",
-            "reads data sets of four IDX"},
-           {"data_batch_1", "holds CIFAR's data_batch_1, and no IDX files", "reads data sets of four IDX"},
-           {"raw/emnist-letters-train-images-idx3-ubyte",
-            "holds raw/emnist-letters-train-images-idx3-ubyte, which is none of the names", "rename them"},
-           {"mnist.npz", "holds mnist.npz, and no IDX files", "reads data sets of four IDX"},
-           {"data/train-0.PARQUET", "holds data/train-0.PARQUET, and no IDX", "reads data sets of four IDX"},
+           {"train/cat/1.png", "holds images such as train/cat/1.png, and none of the", "class folders"},
+           {"7.JPEG", "holds images such as 7.JPEG, and none of the four IDX", "class folders"},
+           {"cifar-10-batches-bin/data_batch_1.bin", "holds CIFAR's cifar-10-batches-bin", "binary form"},
+           {"data_batch_1", "holds CIFAR's data_batch_1, and none of the four IDX files", "binary form"},
+           {"raw/my-idx3-ubyte", "holds raw/my-idx3-ubyte, which is none of the names", "rename them"},
+           {"mnist.npz", "holds mnist.npz, and none of the four IDX files", "safetensors"},
+           {"data/train-0.PARQUET", "holds data/train-0.PARQUET, and none of", "safetensors"},
            {"train-labels.idx1-ubyte.zip", "holds train-labels.idx1-ubyte.zip, which is none of the names",
             "rename them"},
            {"readme.txt", "holds no train-images-idx3-ubyte and none of the other", "name the folder"}}) {
@@ -271,14 +335,12 @@ TEST_CASE("the hint fits what a folder holds") {
       ContainsSubstring(" | a data set is four files: train-images-idx3-ubyte, train-labels-idx1-ubyte, "));
 }
 
-TEST_CASE("the hint for files that the models cannot take is not to install others") {
+TEST_CASE("the hint for files of other values is not to install others") {
   const TempFolder folder;
   const std::tuple<const char*, Bytes, const char*> cases[] = {
-      {"t10k-images-idx3-ubyte", idx_bytes({3, 32, 32}, Bytes(3 * 32 * 32)),
-       "28 x 28 pixels with labels 0 to 9"},
-      {"t10k-images-idx3-ubyte", idx_bytes({3, 28, 28, 3}, Bytes(9 * 784)),
-       "28 x 28 pixels with labels 0 to 9"},
-      {"train-labels-idx1-ubyte", idx_bytes({5}, {0, 1, 25, 3, 4}), "28 x 28 pixels with labels 0 to 9"},
+      {"t10k-images-idx3-ubyte", idx_bytes({3, 28, 28, 3}, Bytes(9 * 784)), "transpose(0, 3, 1, 2)"},
+      {"t10k-images-idx3-ubyte", idx_bytes({3, 5, 28, 28}, Bytes(15 * 784)), "1 to 4 channels"},
+      {"t10k-images-idx3-ubyte", idx_bytes({3, 0, 28}, {}), "convert the files"},
       {"t10k-images-idx3-ubyte", {0}, "whole copy"}};  // a damaged one
   for (const auto& [name, bytes, hint] : cases) {
     write_set(folder.path());

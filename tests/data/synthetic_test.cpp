@@ -85,6 +85,40 @@ TEST_CASE("synthetic data can be learned, but not perfectly") {
   }
 }
 
+TEST_CASE("synthetic images have any shape and number of classes") {
+  for (const ImageShape shape : {ImageShape{3, 32, 32}, ImageShape{1, 8, 8}, ImageShape{4, 1, 5},
+                                 ImageShape{2, 1, 1}, ImageShape{3, 17, 64}}) {
+    INFO(to_string(shape));
+    const Dataset data = make_synthetic(1, 400, 5, shape, 12);
+    CHECK((data.train.shape() == shape));
+    CHECK((data.test.shape() == shape));
+    CHECK(data.classes == 12);
+    CHECK(data.class_names.size() == 12);
+    CHECK(data.train.labels.max().item<int64_t>() == 11);
+    CHECK(data.train.images[0].equal(make_synthetic(1, 1, 1, shape, 12).train.images[0]));
+  }
+  const auto colour = make_synthetic(1, 10, 1, {3, 28, 28}).train.images;
+  CHECK_FALSE(colour.select(1, 0).equal(colour.select(1, 1)));
+  CHECK(make_synthetic(1, 10, 1, {1, 28, 28}, 10).train.images.equal(make_synthetic(1, 10, 1).train.images));
+}
+
+TEST_CASE("synthetic images that cannot be made are refused") {
+  struct Case {
+    ImageShape shape;
+    int64_t classes;
+    const char* words;
+  };
+  for (const auto& [shape, classes, words] : std::vector<Case>{{{0, 28, 28}, 10, "0 channels"},
+                                                               {{5, 28, 28}, 10, "5 channels"},
+                                                               {{1, 0, 28}, 10, "0 pixels in height"},
+                                                               {{1, 28, 2000}, 10, "2000 pixels in width"},
+                                                               {{1, 28, 28}, 0, "0 classes"},
+                                                               {{1, 28, 28}, 257, "257 classes"}}) {
+    INFO(words);
+    CHECK_THROWS_WITH(make_synthetic(0, 1, 1, shape, classes), ContainsSubstring(words));
+  }
+}
+
 TEST_CASE("synthetic data of no rows is refused") {
   CHECK_THROWS_AS(make_synthetic(0, 0, 10), UsageError);
   CHECK_THROWS_WITH(make_synthetic(0, 10, -3), ContainsSubstring("-3") && ContainsSubstring("test"));

@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <lockstep/data/formats/idx.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/data/gzip_bytes.h>
 #include <lockstep/tests/data/idx_bytes.h>
 #include <lockstep/tests/skip.h>
+#include <lockstep/tests/support/refusal.h>
 #include <lockstep/tests/support/temp_folder.h>
 
 using namespace lockstep;
@@ -256,4 +259,35 @@ TEST_CASE("a file that may not be read is an error") {
   const std::string message = failure(folder / "secret");
   CHECK(seteuid(user) == 0);
   CHECK_THAT(message, ContainsSubstring("Permission denied"));
+}
+
+TEST_CASE("a file has one of several shapes, in which a length may be any") {
+  const TempFolder folder;
+  const std::vector<IdxShape> shapes = {{{kAnyLength, 3}, 1000}, {{}, 1000}};
+  for (const auto& [dimensions, row] : std::vector<std::pair<std::vector<uint32_t>, std::vector<int64_t>>>{
+           {{4, 2, 3}, {2, 3}}, {{2, 4, 3}, {4, 3}}, {{24}, {}}}) {
+    write_bytes(folder / "some", idx_bytes(dimensions, kValues));
+    const IdxReader reader(folder / "some", shapes, kHints);
+    CHECK(reader.row() == row);
+    CHECK(reader.rows() == dimensions[0]);
+    CHECK(reader.bytes_left() == 24);
+  }
+  for (const auto& [dimensions, words] : std::vector<std::pair<std::vector<uint32_t>, const char*>>{
+           {{4, 6}, "has 2 dimensions, 3 or 1 were expected"},
+           {{4, 0, 3}, "rows of 0 x 3 values, (1 to 65535) x 3 were expected"},
+           {{4, 65'536, 3}, "rows of 65536 x 3 values, (1 to 65535) x 3 were expected"},
+           {{4, 2, 2}, "rows of 2 x 2 values"},
+           {{1000, 60'000, 3}, "promises 180000016 bytes"}}) {
+    write_bytes(folder / "some", idx_bytes(dimensions, kValues));
+    CHECK_THAT(refusal_of<DataError>([&] { IdxReader(folder / "some", shapes, kHints); }),
+               ContainsSubstring(words));
+  }
+}
+
+TEST_CASE("a header that promises more than 2^64 bytes is an error") {
+  const TempFolder folder;
+  write_bytes(folder / "some", idx_bytes({10'000'000, 65'535, 65'535, 65'535}, kValues));
+  const IdxShape any{{kAnyLength, kAnyLength, kAnyLength}, 10'000'000};
+  CHECK_THAT(refusal_of<DataError>([&] { IdxReader(folder / "some", any, kHints); }),
+             ContainsSubstring("promises over 2^64 bytes"));
 }
