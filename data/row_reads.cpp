@@ -7,6 +7,7 @@
 #include <exception>
 
 #include <lockstep/support/error.h>
+#include <lockstep/support/random_streams.h>
 #include <lockstep/support/split_mix64.h>
 #include <lockstep/support/vector_math.h>
 
@@ -14,11 +15,6 @@
 extern "C" void omp_set_num_threads(int threads);
 
 namespace lockstep {
-namespace {
-
-constexpr uint64_t kRowStream = 4;  // data/synthetic.cpp and parallel/replica_random.cpp have others
-
-}  // namespace
 
 RowReads::RowReads(uint64_t seed)
     : seed_(seed),
