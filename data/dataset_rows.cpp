@@ -3,10 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <exception>
-#include <map>
-#include <mutex>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -15,6 +12,7 @@
 #include <lockstep/data/ordered_tasks.h>
 #include <lockstep/data/row_readers.h>
 #include <lockstep/data/row_reads.h>
+#include <lockstep/data/rows_ahead.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -22,23 +20,6 @@ namespace {
 
 constexpr auto kDeclareRows =
     "DatasetRowsOptions::spec declares the tensors of a row; -1: a size that differs";
-
-// A row that was told or is asked for. Once it is done, its tensors and its error do not change.
-struct PendingRow {
-  enum class State { kQueued, kBegun, kDone };
-
-  int64_t epoch = 0;
-  int64_t number = 0;
-  State state = State::kQueued;
-  int64_t requests = 0;  // told by will_need(), and not yet asked for
-  std::vector<torch::Tensor> tensors = {};
-  std::exception_ptr error = {};
-};
-using PendingRows = std::vector<std::shared_ptr<PendingRow>>;
-
-std::shared_ptr<PendingRow> pending_row(int64_t epoch, int64_t number) {
-  return std::make_shared<PendingRow>(PendingRow{.epoch = epoch, .number = number});
-}
 
 // The spec of a tensor of a row.
 TensorSpec spec_of(const torch::Tensor& tensor, const std::string& name, Role role) {
@@ -60,6 +41,8 @@ class DatasetSource : public BatchSource {
         workers_(static_cast<size_t>(options.workers)),
         readers_(new_reader),
         spec_(options.spec.empty() ? spec_of_first_row() : options.spec),
+        notice_(options.notice),
+        rows_(options.most_ahead),
         tasks_(options.workers) {}
 
   int64_t size() const override { return size_; }
@@ -68,29 +51,22 @@ class DatasetSource : public BatchSource {
   std::string settings() const override { return fmt::format("rows drawn with seed {}", seed_); }
 
   void will_need(std::span<const int64_t> rows, int64_t epoch) const override {
-    if (workers_ == 0) return;
-    PendingRows added;
-    {
-      const std::lock_guard lock(mutex_);
-      forget_old_epochs(epoch);
-      for (const auto row : rows) {
-        if (row < 0 || row >= size_) continue;  // the step that asks for it is refused
-        auto& pending = pending_[{epoch, row}];
-        if (!pending) added.push_back(pending = pending_row(epoch, row));
-        ++pending->requests;
-      }
-    }
-    read_in_workers(std::move(added));
+    if (workers_ > 0) read_in_workers(rows_.tell(rows, epoch, size_));
   }
 
   void gather(const torch::Tensor& rows, int64_t epoch, Batch& into) const override {
     const auto on_host = rows.to(torch::kCPU).contiguous();
     const std::span numbers(on_host.const_data_ptr<int64_t>(), static_cast<size_t>(on_host.numel()));
     PendingRows unread;
-    const auto asked = take(numbers, epoch, unread);
+    const auto asked = rows_.take(numbers, epoch, unread);
     if (workers_ > 0 && unread.size() > 1) read_in_workers(unread);
-    read(asked, {});
-    wait_for(asked);
+    read(asked, [this](PendingRow& row) { return rows_.begin(row); });
+    rows_.wait_for(asked);
+    if (workers_ > 0 && notice_ && rows_.falls_behind()) {
+      const auto readers =
+          workers_ == 1 ? "1 reading thread does" : fmt::format("{} reading threads do", workers_);
+      notice_(readers + " not keep up: half of the last batches waited for their rows");
+    }
     write(asked, into);
   }
 
@@ -109,86 +85,34 @@ class DatasetSource : public BatchSource {
     return spec;
   }
 
-  // Keeps the rows of this epoch and of the one that was told before. Holds the mutex.
-  void forget_old_epochs(int64_t epoch) const {
-    if (epoch == newest_epoch_) return;
-    std::erase_if(pending_, [&](const auto& pending) {
-      return pending.first.first != epoch && pending.first.first != newest_epoch_;
-    });
-    newest_epoch_ = epoch;
-  }
-
-  // Returns the rows, each as often as it is asked for, and in `unread` those that nobody reads yet.
-  PendingRows take(std::span<const int64_t> numbers, int64_t epoch, PendingRows& unread) const {
-    PendingRows asked;
-    const std::lock_guard lock(mutex_);
-    for (const auto number : numbers) {
-      const auto found = pending_.find({epoch, number});
-      if (found == pending_.end()) {
-        asked.push_back(unread.emplace_back(pending_row(epoch, number)));
-        continue;
-      }
-      asked.push_back(found->second);
-      if (--found->second->requests == 0) pending_.erase(found);
-    }
-    return asked;
-  }
-
   // Each worker takes the next row that nobody has begun to read.
   void read_in_workers(PendingRows rows) const {
     tasks_.forget_done();
     const auto shared = std::make_shared<const PendingRows>(std::move(rows));
     for (size_t i = 0; i < std::min(workers_, shared->size()); ++i) {
-      tasks_.post([this, shared](int, const std::stop_token& stop) { read(*shared, stop); });
+      tasks_.post([this, shared](int, const std::stop_token& stop) {
+        read(*shared,
+             [&](PendingRow& row) { return !stop.stop_requested() && rows_.begin_ahead(row, stop); });
+      });
     }
   }
 
-  // Reads those of the rows that nobody has begun to read.
-  void read(const PendingRows& rows, const std::stop_token& stop) const {
-    if (!any_queued(rows)) return;
+  // Reads those of the rows that begin(row) gives to this thread.
+  template <class Begin>
+  void read(const PendingRows& rows, const Begin& begin) const {
+    if (!rows_.any_queued(rows)) return;
     RowReads reads(seed_);
     auto reader = readers_.take();
     for (const auto& row : rows) {
-      if (stop.stop_requested()) break;
       if (!begin(*row)) continue;
       try {
         reads.read(row->epoch, row->number, [&] { row->tensors = checked(reader(row->number)); });
       } catch (...) {
         row->error = std::current_exception();
       }
-      end(*row);
+      rows_.end(*row);
     }
     readers_.give_back(std::move(reader));
-  }
-
-  bool any_queued(const PendingRows& rows) const {
-    const std::lock_guard lock(mutex_);
-    return std::ranges::any_of(rows,
-                               [](const auto& row) { return row->state == PendingRow::State::kQueued; });
-  }
-
-  // Returns true for the one thread that is to read the row.
-  bool begin(PendingRow& row) const {
-    const std::lock_guard lock(mutex_);
-    if (row.state != PendingRow::State::kQueued) return false;
-    row.state = PendingRow::State::kBegun;
-    return true;
-  }
-
-  void end(PendingRow& row) const {
-    std::unique_lock lock(mutex_);
-    row.state = PendingRow::State::kDone;
-    lock.unlock();
-    done_.notify_all();
-  }
-
-  // Throws the error of the first row that has one.
-  void wait_for(const PendingRows& rows) const {
-    std::unique_lock lock(mutex_);
-    for (const auto& row : rows) {
-      done_.wait(lock, [&] { return row->state == PendingRow::State::kDone; });
-      if (row->error) std::rethrow_exception(row->error);
-    }
   }
 
   // Returns the row's tensors on the host, without a graph; throws if they are not as the spec says.
@@ -251,11 +175,8 @@ class DatasetSource : public BatchSource {
   const size_t workers_;
   mutable RowReaders readers_;
   const BatchSpec spec_;
-
-  mutable std::mutex mutex_;  // of the next two, and of the state of rows
-  mutable std::map<std::pair<int64_t, int64_t>, std::shared_ptr<PendingRow>> pending_;  // by epoch and row
-  mutable int64_t newest_epoch_ = 0;                                                    // the last one
-  mutable std::condition_variable done_;
+  const Notice notice_;
+  mutable RowsAhead rows_;
   mutable OrderedTasks tasks_;  // last: its threads use the others
 };
 
@@ -266,6 +187,9 @@ SourceFactory detail::dataset_sources(std::optional<size_t> size, NewRowReader n
   if (options.workers < 0) {
     throw UsageError(fmt::format("workers is {}", options.workers),
                      "it is a number of threads; with 0 the replicas read their rows");
+  }
+  if (options.most_ahead < 0) {
+    throw UsageError(fmt::format("most_ahead is {}", options.most_ahead), "0 is any number of rows");
   }
   RowReads::prepare();
   return [rows = checked_size(size), new_reader = std::move(new_reader),

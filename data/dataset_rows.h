@@ -26,6 +26,7 @@
 
 #include <lockstep/data/only_row.h>
 #include <lockstep/support/batch.h>
+#include <lockstep/support/notice.h>
 #include <lockstep/support/types.h>
 
 namespace lockstep {
@@ -37,6 +38,10 @@ struct DatasetRowsOptions {
   BatchSpec spec = {};
   uint64_t seed = 0;  // the same in all processes, which a Trainer checks
   int workers = 1;    // threads that read, for each distinct device; 0: the replicas read their rows
+  // Rows that workers of a device read before a batch asks for them; 0: any number. Batches read what is
+  // missing themselves.
+  int64_t most_ahead = 0;
+  Notice notice = {};  // told once for each device: when half of its batches wait for their rows
 };
 
 namespace detail {
@@ -65,7 +70,7 @@ inline std::vector<torch::Tensor> tensors_of(std::vector<torch::Tensor> row) { r
 //
 // Rows that Trainer::will_need() has told are read ahead, which train_epochs() does one batch ahead. Others
 // are read when a step asks for them, by its replica and all workers. Rows that were told and not asked for
-// stay in memory until rows of two later epochs are told.
+// stay in memory until rows of two later epochs are told, with most_ahead until those of 64 later calls.
 //
 // Copies of the data set are in use at the same time, and each calls get_batch() for one row at a time:
 // transforms see single rows, never a batch. get() must return new tensors for each row. Operations of torch
@@ -74,11 +79,11 @@ inline std::vector<torch::Tensor> tensors_of(std::vector<torch::Tensor> row) { r
 // Other generators than torch's are not seeded. Evaluations read the rows of epoch 0. Gradients do not flow
 // into the data set.
 //
-// Throws UsageError for workers below 0, and for a data set that does not know its size; the factory, without
-// a spec, UsageError for rows of other than one or two tensors and for a data set without rows, and
-// MemoryError if the system cannot start the workers. An exception of the data set, and a row that is not as
-// the spec says, end the step with a DataError that names the row, with the exception nested in it; so do
-// rows of a batch that have different sizes.
+// Throws UsageError for workers and most_ahead below 0, and for a data set that does not know its size; the
+// factory, without a spec, UsageError for rows of other than one or two tensors and for a data set without
+// rows, and MemoryError if the system cannot start the workers. An exception of the data set, and a row that
+// is not as the spec says, end the step with a DataError that names the row, with the exception nested in it;
+// so do rows of a batch that have different sizes.
 //
 // On a GPU a step waits for the one before it, since the host reads which rows it asks for; the copy of the
 // batch is queued.
