@@ -1,0 +1,149 @@
+#include <lockstep/data/images/decoded_rows.h>
+
+#include <fmt/format.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include <lockstep/data/dataset_rows.h>
+#include <lockstep/data/ordered_tasks.h>
+#include <lockstep/data/resident_rows.h>
+#include <lockstep/support/error.h>
+#include <lockstep/support/files/xxhash64.h>
+
+namespace lockstep {
+namespace {
+
+using Files = std::shared_ptr<const std::vector<ImageFile>>;
+
+// The images of a data set, which have the size of the first one.
+struct SameSize {
+  Files files;
+  detail::ImageDecoder decode;
+  Pixels first;
+
+  int64_t bytes() const { return int64_t{first.channels} * first.height * first.width; }
+  std::vector<int64_t> shape() const { return {first.channels, first.height, first.width}; }
+
+  void decode_into(int64_t row, uint8_t* bytes_of_row) const {
+    const auto& path = files->at(static_cast<size_t>(row)).path;
+    const auto image = decode(path);
+    if (image.channels != first.channels || image.height != first.height || image.width != first.width) {
+      throw DataError(fmt::format("{} has {} x {} pixels in {} channels, {} has {} x {} in {}", path.string(),
+                                  image.width, image.height, image.channels, files->front().path.string(),
+                                  first.width, first.height, first.channels),
+                      "images of one size make a batch: give an " + ErrorText(NamedOption{"image_size"}));
+    }
+    std::memcpy(bytes_of_row, image.values.data(), image.values.size());
+  }
+};
+
+SameSize same_size(const std::vector<ImageFile>& files, const detail::ImageDecoder& decode, int workers) {
+  if (workers < 1)
+    throw UsageError(fmt::format("workers is {}", workers), "images need at least 1 to decode");
+  if (files.empty()) throw DataError("there are no image files to decode");
+  auto first = decode(files.front().path);
+  return {std::make_shared<const std::vector<ImageFile>>(files), decode, std::move(first)};
+}
+
+BatchSpec spec_of_images(const SameSize& images) {
+  return {{.name = "images", .dtype = torch::kUInt8, .row_shape = images.shape()},
+          {.name = "labels", .dtype = torch::kInt64, .role = Role::kTarget}};
+}
+
+// Each worker takes the next file. All files before one that fails are decoded, so that the first one that
+// fails in their order is always the same.
+void decode_all(const SameSize& images, int workers, uint8_t* bytes) {
+  const auto rows = static_cast<int64_t>(images.files->size());
+  std::atomic<int64_t> next = 0, failed = rows;
+  std::vector<std::exception_ptr> errors(static_cast<size_t>(workers));
+  std::vector<int64_t> failed_rows(static_cast<size_t>(workers), rows);
+  OrderedTasks tasks(workers);
+  for (int i = 0; i < workers; ++i) {
+    tasks.post([&, i](int, const std::stop_token& stop) {
+      const auto own = static_cast<size_t>(i);
+      for (int64_t row = next++; row < failed && !stop.stop_requested(); row = next++) {
+        try {
+          images.decode_into(row, bytes + row * images.bytes());
+        } catch (...) {
+          errors[own] = std::current_exception();
+          failed_rows[own] = row;
+          failed = std::min<int64_t>(failed, row);
+          return;
+        }
+      }
+    });
+  }
+  for (int i = 0; i < workers; ++i) tasks.wait();
+  const auto first = std::ranges::min_element(failed_rows) - failed_rows.begin();
+  if (errors[static_cast<size_t>(first)]) std::rethrow_exception(errors[static_cast<size_t>(first)]);
+}
+
+uint64_t hash_of_tensor(const torch::Tensor& tensor) {
+  return xxhash64({static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()});
+}
+
+// The names and sizes of files, since their bytes are too many to read. Folders above differ between
+// machines.
+std::string hash_of_files(const std::vector<ImageFile>& files, int64_t count) {
+  std::string text;
+  for (const auto& [path, label] : std::span(files).first(static_cast<size_t>(count))) {
+    std::error_code unreadable;
+    const auto size = std::filesystem::file_size(path, unreadable);
+    text += fmt::format("{}/{}\n{} {}\n", path.parent_path().filename().string(), path.filename().string(),
+                        unreadable ? 0 : size, label);
+  }
+  return fmt::format("{:016x}", xxhash64(std::as_bytes(std::span(text))));
+}
+
+detail::RowReader reader_of(std::shared_ptr<const SameSize> images) {
+  return [images = std::move(images)](int64_t row) -> std::vector<torch::Tensor> {
+    auto bytes = torch::empty(images->shape(), torch::kUInt8);
+    images->decode_into(row, bytes.mutable_data_ptr<uint8_t>());
+    return {bytes, torch::tensor(images->files->at(static_cast<size_t>(row)).label, torch::kInt64)};
+  };
+}
+
+}  // namespace
+
+DataRows detail::resident_image_rows(const std::vector<ImageFile>& files, const ImageDecoder& decode,
+                                     int workers) {
+  const auto all = same_size(files, decode, workers);
+  const auto rows = static_cast<int64_t>(files.size());
+  auto sizes = all.shape();
+  sizes.insert(sizes.begin(), rows);
+  const auto images = torch::empty(sizes, torch::kUInt8), labels = torch::empty({rows}, torch::kInt64);
+  decode_all(all, workers, images.mutable_data_ptr<uint8_t>());
+  std::ranges::transform(files, labels.mutable_data_ptr<int64_t>(), &ImageFile::label);
+  return {.rows = rows,
+          .sources = resident_rows({{"images", images}, {"labels", labels, Role::kTarget}}),
+          .hash_of_first = [=](int64_t count) {
+            return fmt::format("{:016x}{:016x}", hash_of_tensor(images.narrow(0, 0, count)),
+                               hash_of_tensor(labels.narrow(0, 0, count)));
+          }};
+}
+
+DataRows detail::streamed_image_rows(const std::vector<ImageFile>& files, const ImageDecoder& decode,
+                                     const StreamOptions& stream) {
+  if (stream.queue_bytes < 1) {
+    throw UsageError(fmt::format("a queue of {} bytes holds no images", stream.queue_bytes));
+  }
+  const auto images = std::make_shared<const SameSize>(same_size(files, decode, stream.workers));
+  return {
+      .rows = static_cast<int64_t>(files.size()),
+      .sources = dataset_sources(files.size(), [images] { return reader_of(images); },
+                                 {.spec = spec_of_images(*images),
+                                  .workers = stream.workers,
+                                  .most_ahead = std::max<int64_t>(1, stream.queue_bytes / images->bytes()),
+                                  .notice = stream.notice}),
+      .hash_of_first = [all = images->files](int64_t count) { return hash_of_files(*all, count); }};
+}
+
+}  // namespace lockstep

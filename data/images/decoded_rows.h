@@ -1,0 +1,63 @@
+// Image files as rows of bytes: decoded once into memory, or read while training.
+//
+//   const auto photos = find_image_folder("photos");
+//   const auto train = streamed_image_rows(photos.train, {.size = 224}, {.workers = 4, .notice = say});
+//   const auto pixels = measure(train, {.sample = 10'000, .seed = 1}).normalization;
+//   const auto augmentation = parse_augmentation("resized-crop,flip");
+//   Trainer trainer(factory, normalized(augmented(train.sources, augmentation, /*seed=*/1), pixels),
+//                   normalized(resident_image_rows(photos.test, {.size = 224}, 4).sources, pixels), options);
+//   train_epochs(trainer, {.epochs = 10,
+//                          .batch_size = 256,
+//                          .order = [&](int64_t epoch) { return batch_order(1, epoch, train.rows); }});
+//
+// A row is "images" (channels, height, width) uint8 and the target "labels" () int64. All images of a data
+// set have the size of the first one, which DecodeOptions::size sees to. Errors are DataErrors that begin
+// with the file's path. ImageFiles (image_files_dataset.h) is the same for torch::data.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <vector>
+
+#include <lockstep/data/images/image_files.h>
+#include <lockstep/data/images/pixels.h>
+#include <lockstep/data/training_data.h>
+#include <lockstep/support/notice.h>
+
+namespace lockstep {
+
+// Reads and decodes a file. Throws DataError, which begins with the path, for one that is missing, damaged or
+// of another format.
+Pixels decode_file(const std::filesystem::path& path, const DecodeOptions& options);
+
+// Decodes all files, by this number of threads, into one tensor on the host: each device of a Trainer gets a
+// copy. Throws UsageError for workers below 1, and the DataError of the first file that has one, or that has
+// another size.
+DataRows resident_image_rows(const std::vector<ImageFile>& files, const DecodeOptions& options, int workers);
+
+struct StreamOptions {
+  int workers = 1;                           // threads that decode, for each distinct device
+  int64_t queue_bytes = int64_t{256} << 20;  // of images that are decoded before a batch asks for them
+  Notice notice = {};                        // told once for each device if the workers do not keep up
+};
+
+// Decodes the first file, and the others when a batch asks for them: ahead, by workers, for rows that
+// Trainer::will_need() has told, which train_epochs() does. A batch decodes what is missing itself, so it
+// never waits for room in the queue. Evaluations are not told, and decode with all workers. A file that
+// cannot be decoded, also because it has vanished, ends the step that asks for it with a DataError that has
+// the row and the path. Throws UsageError for options out of range, and DataError for the first file.
+DataRows streamed_image_rows(const std::vector<ImageFile>& files, const DecodeOptions& options,
+                             const StreamOptions& stream = {});
+
+namespace detail {
+
+// Returns the image of a file. Several threads call it at once.
+using ImageDecoder = std::function<Pixels(const std::filesystem::path& path)>;
+
+DataRows resident_image_rows(const std::vector<ImageFile>& files, const ImageDecoder& decode, int workers);
+DataRows streamed_image_rows(const std::vector<ImageFile>& files, const ImageDecoder& decode,
+                             const StreamOptions& stream);
+
+}  // namespace detail
+}  // namespace lockstep
