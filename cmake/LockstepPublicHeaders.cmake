@@ -12,13 +12,17 @@ set(LOCKSTEP_PUBLIC_HEADERS
   data/fashion_mnist.h
   data/idx_files.h
   data/idx_folder.h
+  data/images/augment.h
+  data/images/augmentation.h
   data/images/image_files.h
+  data/images/normalize.h
   data/images/pixels.h
   data/only_row.h
   data/resident_rows.h
   data/safetensors.h
   data/synthetic.h
   data/train_checkpoint.h
+  data/training_data.h
   models/batch_norm.h
   models/factory.h
   models/initialize.h
