@@ -25,7 +25,8 @@ void check_augmented(torch::Device device, const ImageShape& shape, const char* 
   const auto values = torch::arange(shape.channels * 256).sin();
   const auto rows = torch::tensor({3, 0, 11, 3, 7}, torch::kInt64);
   const auto options = torch::dtype(c10::CppTypeToScalarType<Out>::value);
-  auto expected = torch::full({5 * size + kBehind}, 3, options), found = expected.to(device, false, true);
+  torch::Tensor expected = torch::full({5 * size + kBehind}, 3, options);
+  torch::Tensor found = expected.to(device, /*non_blocking=*/false, /*copy=*/true);
   AugmentedRows batch = {.images = images.const_data_ptr<uint8_t>(),
                          .rows = rows.const_data_ptr<int64_t>(),
                          .n = 5,

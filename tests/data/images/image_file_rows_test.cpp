@@ -1,0 +1,78 @@
+// Rows of image files, decoded by lockstep_images. The files are Pillow's.
+#include <torch/types.h>
+
+#include <lockstep/tests/catch.h>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <lockstep/data/dataset_rows.h>
+#include <lockstep/data/images/decoded_rows.h>
+#include <lockstep/data/images/image_files_dataset.h>
+#include <lockstep/support/error.h>
+#include <lockstep/tests/support/refusal.h>
+#include <lockstep/tests/support/temp_folder.h>
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+// 2 x 1 pixels as PNG; data: the compressed pixels with their length, name and checksum.
+std::string png_of_two_pixels(const std::string& data) {
+  return std::string("\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\0\x02\0\0\0\x01\x08\x02\0\0\0\x7b\x40\xe8\xdd",
+                     33) +
+         data + std::string("\0\0\0\0IEND\xae\x42\x60\x82", 12);
+}
+
+// (1, 2, 3), (250, 0, 128)
+const std::string kFirst = png_of_two_pixels(std::string(
+    "\0\0\0\x0fIDAT\x78\x9c\x63\x60\x64\x62\xfe\xc5\xd0\0\0\x03\x91\x01\x81\x3c\x0a\x27\x8f", 27));
+// (9, 9, 9), (0, 255, 7)
+const std::string kSecond = png_of_two_pixels(std::string(
+    "\0\0\0\x0fIDAT\x78\x9c\x63\xe0\xe4\xe4\x64\xf8\xcf\x0e\0\x02\x93\x01\x22\xde\x3f\x46\xb4", 27));
+
+std::string file_of(const TempFolder& folder, const std::string& name, const std::string& bytes) {
+  const auto path = (folder / name).string();
+  std::ofstream(path, std::ios::binary) << bytes;
+  return path;
+}
+
+Batch both_rows(const SourceFactory& sources) {
+  const auto source = sources(torch::kCPU);
+  Batch batch(std::make_shared<const BatchSpec>(source->spec()));
+  source->gather(torch::tensor({1, 0}, torch::kInt64), /*epoch=*/0, batch);
+  return batch;
+}
+
+}  // namespace
+
+TEST_CASE("PNG files become the same rows resident, streamed, and through torch::data") {
+  const TempFolder folder;
+  const std::vector<ImageFile> files = {{file_of(folder, "a.png", kFirst), 4},
+                                        {file_of(folder, "b.png", kSecond), 2}};
+  const auto expected =
+      torch::tensor({9, 0, 9, 255, 9, 7, 1, 250, 2, 0, 3, 128}, torch::kUInt8).view({2, 3, 1, 2});
+  for (const auto& sources : {resident_image_rows(files, {}, 2).sources,
+                              streamed_image_rows(files, {}).sources, dataset_rows(ImageFiles(files))}) {
+    const auto batch = both_rows(sources);
+    CHECK(batch.input().equal(expected));
+    CHECK(batch.target().equal(torch::tensor({2, 4})));
+  }
+}
+
+TEST_CASE("what is no image is refused with its path") {
+  const TempFolder folder;
+  const auto truncated = file_of(folder, "cut.png", kFirst.substr(0, 50));
+  const std::vector<std::string> paths = {truncated, file_of(folder, "text.png", "no image"),
+                                          file_of(folder, "empty.png", ""), (folder / "none.png").string(),
+                                          folder.path().string()};
+  for (const auto& path : paths) {
+    INFO(path);
+    CHECK(refusal_of<DataError>([&] { decode_file(path, {}); }).starts_with(path + " "));
+    CHECK(refusal_of<DataError>([&] { resident_image_rows({{path, 0}}, {}, 1); }).starts_with(path + " "));
+  }
+  CHECK(refusal_of<DataError>([&] { decode_file(folder / "none.png", {}); }) ==
+        (folder / "none.png").string() + " cannot be read: No such file or directory");
+}
