@@ -61,10 +61,10 @@ TEST_CASE("image files become rows, resident and streamed, for any number of wor
   const auto expected = (numbers.view({5, 1}) + torch::arange(12)).to(torch::kUInt8).view({5, 2, 2, 3});
   std::vector<DataRows> all;
   for (const int workers : {1, 2, 7}) {
-    all.push_back(detail::resident_image_rows(files, numbered_image, workers));
+    all.push_back(lockstep::detail::resident_image_rows(files, numbered_image, workers));
     for (const int64_t queue : {1, 36, 1 << 20}) {
-      all.push_back(
-          detail::streamed_image_rows(files, numbered_image, {.workers = workers, .queue_bytes = queue}));
+      all.push_back(lockstep::detail::streamed_image_rows(files, numbered_image,
+                                                          {.workers = workers, .queue_bytes = queue}));
     }
   }
   for (const auto& data : all) {
@@ -89,7 +89,7 @@ TEST_CASE("every file is decoded once for resident rows, and by the threads that
     decoded.insert(path.string());
     return numbered_image(path);
   };
-  detail::resident_image_rows(numbered_files(40), count, 3);
+  lockstep::detail::resident_image_rows(numbered_files(40), count, 3);
   CHECK(decoded.size() == 41);  // the first one tells the size
   for (const auto& [path, label] : numbered_files(40)) CHECK(decoded.count(path.string()) >= 1);
 }
@@ -99,10 +99,10 @@ TEST_CASE("the first file that cannot be decoded, or has another size, is named"
   const std::string other_size = "cats/4 has 3 x 3 pixels in 2 channels, cats/0 has 3 x 2 in 2";
   for (const int workers : {1, 4}) {
     INFO(workers << " workers");
-    CHECK(refusal_of<DataError>([&] { detail::resident_image_rows(files, damaged_image, workers); }) ==
-          other_size);
-    const auto source =
-        detail::streamed_image_rows(files, damaged_image, {.workers = workers}).sources(torch::kCPU);
+    CHECK(refusal_of<DataError>(
+              [&] { lockstep::detail::resident_image_rows(files, damaged_image, workers); }) == other_size);
+    const auto source = lockstep::detail::streamed_image_rows(files, damaged_image, {.workers = workers})
+                            .sources(torch::kCPU);
     source->will_need(FileNumbers{1, 7, 4}, 2);
     CHECK(refusal_and_hint<DataError>([&] {
             rows_of_files(*source, {1, 7, 4}, 2);
@@ -112,7 +112,7 @@ TEST_CASE("the first file that cannot be decoded, or has another size, is named"
     CHECK(rows_of_files(*source, {3, 2}).target().equal(torch::tensor({0, 2})));
   }
   CHECK(refusal_of<DataError>([&] {
-          detail::streamed_image_rows({files.begin() + 5, files.end()}, damaged_image, {});
+          lockstep::detail::streamed_image_rows({files.begin() + 5, files.end()}, damaged_image, {});
         }) == "cats/5 is truncated");
 }
 
@@ -122,7 +122,8 @@ TEST_CASE("a file that vanishes after the start ends the step that asks for it")
     if (!there) throw DataError(path.string() + " cannot be read: No such file or directory");
     return numbered_image(path);
   };
-  const auto source = detail::streamed_image_rows(numbered_files(6), decode, {}).sources(torch::kCPU);
+  const auto source =
+      lockstep::detail::streamed_image_rows(numbered_files(6), decode, {}).sources(torch::kCPU);
   rows_of_files(*source, {5});
   there = false;
   CHECK(refusal_of<DataError>([&] { rows_of_files(*source, {5}); }) ==
@@ -133,8 +134,12 @@ TEST_CASE("hashes of rows tell other files and labels from these") {
   const auto files = numbered_files(8);
   auto relabelled = files;
   relabelled[6].label = 7;
-  const auto streamed = [](const auto& of) { return detail::streamed_image_rows(of, numbered_image, {}); };
-  const auto resident = [](const auto& of) { return detail::resident_image_rows(of, numbered_image, 2); };
+  const auto streamed = [](const auto& of) {
+    return lockstep::detail::streamed_image_rows(of, numbered_image, {});
+  };
+  const auto resident = [](const auto& of) {
+    return lockstep::detail::resident_image_rows(of, numbered_image, 2);
+  };
   const auto check_hashes = [](const DataRows& one, const DataRows& same, const DataRows& other) {
     CHECK(one.hash_of_first(8) == same.hash_of_first(8));
     CHECK(one.hash_of_first(8) != one.hash_of_first(7));
@@ -147,11 +152,13 @@ TEST_CASE("hashes of rows tell other files and labels from these") {
 
 TEST_CASE("options and folders that give no rows are refused") {
   const auto files = numbered_files(2);
-  CHECK(refusal_of([&] { detail::resident_image_rows(files, numbered_image, 0); }) == "workers is 0");
-  CHECK(refusal_of([&] { detail::streamed_image_rows(files, numbered_image, {.workers = 0}); }) ==
+  CHECK(refusal_of([&] { lockstep::detail::resident_image_rows(files, numbered_image, 0); }) ==
         "workers is 0");
-  CHECK(refusal_of([&] { detail::streamed_image_rows(files, numbered_image, {.queue_bytes = 0}); }) ==
-        "a queue of 0 bytes holds no images");
-  CHECK(refusal_of<DataError>([] { detail::resident_image_rows({}, numbered_image, 1); }) ==
+  CHECK(refusal_of([&] { lockstep::detail::streamed_image_rows(files, numbered_image, {.workers = 0}); }) ==
+        "workers is 0");
+  CHECK(refusal_of([&] {
+          lockstep::detail::streamed_image_rows(files, numbered_image, {.queue_bytes = 0});
+        }) == "a queue of 0 bytes holds no images");
+  CHECK(refusal_of<DataError>([] { lockstep::detail::resident_image_rows({}, numbered_image, 1); }) ==
         "there are no image files to decode");
 }
