@@ -1,4 +1,4 @@
-// Which rows of a source are read, by whom, and how many ahead of the batches that ask for them.
+// Keeps account of the rows of a source: who reads them, and how many ahead of the batches that ask.
 #pragma once
 
 #include <torch/types.h>

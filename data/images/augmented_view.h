@@ -13,14 +13,14 @@ struct ImageShape {
   int channels, height, width;
 };
 
-// What images of an epoch draw from, in the numbers of kernels.
+// The options from which images of an epoch draw, as numbers for kernels.
 struct AugmentationDraws {
   uint64_t seed = 0, epoch = 0;
   int64_t least_area = 0;  // of 65536; 0: no resized crop
   int crop = 0, flip = 0, cutout = 0;
 };
 
-// What an image shows of its original, resized to the original's size.
+// The part of its original that an image shows, resized to the size of the original.
 struct AugmentedView {
   int top, left, height, width;           // the part of the original; outside it is black
   int flipped;                            // 0 or 1

@@ -1,4 +1,4 @@
-// What links the rows of decoded_rows.h to the decoders of lockstep_images.
+// Links the rows of decoded_rows.h to the decoders of lockstep_images.
 #include <fmt/format.h>
 
 #include <cerrno>

@@ -29,7 +29,7 @@ bool only_divides(const ImageChanges& changes) {
   return changes.normalization && changes.normalization->mean.empty() && !changes.augmentation.any();
 }
 
-// What each byte of each channel becomes: (channels, 256).
+// Returns the float that each byte of each channel becomes: (channels, 256).
 torch::Tensor values_of_bytes(const Normalization& normalization, int64_t channels) {
   check(normalization, channels);
   auto values = torch::empty({channels, 256}, torch::kFloat32);
