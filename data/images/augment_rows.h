@@ -14,7 +14,7 @@ struct AugmentedRows {
   const int64_t* rows;    // (n): numbers in the data set
   int64_t n;
   int by_row;        // 1: image i of the batch is images[rows[i]]; 0: it is images[i]
-  ImageShape shape;  // each size is 32,767 at most
+  ImageSizes shape;  // each size is 32,767 at most
   AugmentationDraws draws;
   const float* values;  // (channels, 256): what each byte becomes; unused for bytes
 };

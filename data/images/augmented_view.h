@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-struct ImageShape {
+struct ImageSizes {
   int channels, height, width;
 };
 
@@ -48,7 +48,7 @@ LOCKSTEP_HOST_DEVICE inline int drawn_below(SplitMix64& random, int64_t n) {
   return static_cast<int>(random.below(static_cast<uint64_t>(n)));
 }
 
-LOCKSTEP_HOST_DEVICE inline void draw_resized_crop(SplitMix64& random, const ImageShape& shape, int64_t least,
+LOCKSTEP_HOST_DEVICE inline void draw_resized_crop(SplitMix64& random, const ImageSizes& shape, int64_t least,
                                                    AugmentedView& view) {
   constexpr int kTries = 10;
   constexpr int64_t kHalfLogarithm = 2413252;  // log(4/3) / 2 * 2^24
@@ -68,7 +68,7 @@ LOCKSTEP_HOST_DEVICE inline void draw_resized_crop(SplitMix64& random, const Ima
   }
 }
 
-LOCKSTEP_HOST_DEVICE inline AugmentedView draw_view(const AugmentationDraws& draws, const ImageShape& shape,
+LOCKSTEP_HOST_DEVICE inline AugmentedView draw_view(const AugmentationDraws& draws, const ImageSizes& shape,
                                                     int64_t row) {
   SplitMix64 random(draws.seed, {kAugmentationStream, draws.epoch, static_cast<uint64_t>(row)});
   AugmentedView view = {0, 0, shape.height, shape.width, 0, 0, 0, 0};
@@ -109,7 +109,7 @@ LOCKSTEP_HOST_DEVICE inline int weighted_mean(const Neighbours& of, int first, i
 }
 
 // Pixel (y, x) of the part, enlarged. plane: (height, width) of the original.
-LOCKSTEP_HOST_DEVICE inline int enlarged_pixel(const AugmentedView& view, const ImageShape& shape,
+LOCKSTEP_HOST_DEVICE inline int enlarged_pixel(const AugmentedView& view, const ImageSizes& shape,
                                                const uint8_t* plane, int y, int x) {
   const auto across = neighbours_of(x, view.width, shape.width);
   const auto down = neighbours_of(y, view.height, shape.height);
@@ -124,7 +124,7 @@ LOCKSTEP_HOST_DEVICE inline int enlarged_pixel(const AugmentedView& view, const 
 }
 
 // Pixel (y, x) of the augmented image. plane: the original's channel (height, width).
-LOCKSTEP_HOST_DEVICE inline uint8_t augmented_pixel(const AugmentedView& view, const ImageShape& shape,
+LOCKSTEP_HOST_DEVICE inline uint8_t augmented_pixel(const AugmentedView& view, const ImageSizes& shape,
                                                     const uint8_t* plane, int y, int x) {
   const int down = y - view.black_top, across = x - view.black_left;
   if (down >= 0 && down < view.black_side && across >= 0 && across < view.black_side) return 0;

@@ -77,7 +77,7 @@ size_t image_input(const BatchSpec& spec, const std::string& input) {
       found.empty() ? "" : "name the input that has the images");
 }
 
-ImageShape image_shape(const TensorSpec& tensor) {
+ImageSizes image_sizes(const TensorSpec& tensor) {
   if (!is_image_shape(tensor)) {
     throw DataError(fmt::format("{} has no images [n, channels, height, width] of 1 to {} pixels a side",
                                 to_string(tensor), kLongestSide),
@@ -97,7 +97,7 @@ ImageSource::ImageSource(std::shared_ptr<const BatchSource> bytes, size_t image,
       spec_of_bytes_(std::make_shared<const BatchSpec>(bytes_->spec())),
       resident_images_(resident_ ? resident_->all()[image].contiguous() : torch::Tensor()),
       by_torch_(only_divides(changes_) && (device.is_cpu() || !is_image_shape(spec_of_bytes_->at(image)))),
-      shape_(by_torch_ ? ImageShape{0, 0, 0} : image_shape(spec_of_bytes_->at(image))),
+      shape_(by_torch_ ? ImageSizes{0, 0, 0} : image_sizes(spec_of_bytes_->at(image))),
       values_(changes_.normalization && !by_torch_
                   ? values_of_bytes(*changes_.normalization, shape_.channels).to(device)
                   : torch::Tensor()) {}

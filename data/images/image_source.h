@@ -26,7 +26,7 @@ struct ImageChanges {
 size_t image_input(const BatchSpec& spec, const std::string& input);
 
 // Returns the sizes of these images. Throws DataError for tensors that are none.
-ImageShape image_shape(const TensorSpec& tensor);
+ImageSizes image_sizes(const TensorSpec& tensor);
 
 // Gives the rows of another source with its images changed.
 class ImageSource : public BatchSource {
@@ -61,7 +61,7 @@ class ImageSource : public BatchSource {
   const std::shared_ptr<const BatchSpec> spec_of_bytes_;
   const torch::Tensor resident_images_;
   const bool by_torch_;         // which divides many bytes at once on a CPU, and rows of any shape
-  const ImageShape shape_;      // unless by_torch_
+  const ImageSizes shape_;      // unless by_torch_
   const torch::Tensor values_;  // (channels, 256) float on the device; undefined for bytes, and by_torch_
 };
 

@@ -71,7 +71,7 @@ void add_moments(const Histogram& bytes, Normalization& into) {
 }
 
 std::vector<Histogram> histograms(const BatchSource& source, size_t image, std::span<const int64_t> rows) {
-  const auto channels = image_shape(source.spec().at(image)).channels;
+  const auto channels = image_sizes(source.spec().at(image)).channels;
   std::vector<Histogram> result(static_cast<size_t>(channels), Histogram{});
   const auto part = [&](size_t begin) {
     const auto first = std::min(begin, rows.size());
@@ -115,12 +115,12 @@ void check(const Normalization& normalization, int64_t channels) {
   }
 }
 
-Measured measure(const DataRows& rows, const MeasureOptions& options) {
+MeasuredPixels measure(const DataRows& rows, const MeasureOptions& options) {
   const auto numbers = sampled_rows(rows.rows, options);
   if (numbers.empty()) throw DataError("images without rows have no mean and no deviation");
   const auto source = rows.sources(torch::kCPU);
   const auto image = image_input(source->spec(), options.input);
-  Measured measured{.rows = static_cast<int64_t>(numbers.size())};
+  MeasuredPixels measured{.rows = static_cast<int64_t>(numbers.size())};
   for (const auto& channel : histograms(*source, image, numbers)) {
     add_moments(channel, measured.normalization);
   }

@@ -42,7 +42,7 @@ struct MeasureOptions {
   std::string input = {};  // as for normalized()
 };
 
-struct Measured {
+struct MeasuredPixels {
   Normalization normalization = {};
   int64_t rows = 0;  // that were looked at
 };
@@ -52,6 +52,6 @@ struct Measured {
 // deviation 1. A sample is the first rows of a shuffle: Fisher-Yates from the front with draws of
 // SplitMix64(seed, {6, rows}). Throws UsageError for a negative sample, DataError without rows, as
 // normalized() does, and what the source throws.
-Measured measure(const DataRows& rows, const MeasureOptions& options = {});
+MeasuredPixels measure(const DataRows& rows, const MeasureOptions& options = {});
 
 }  // namespace lockstep

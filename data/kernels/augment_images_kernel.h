@@ -13,7 +13,7 @@ inline constexpr int kAugmentPixels = 4096;  // of a block: each thread computes
 template <class Out>
 __global__ void augment_images_kernel(AugmentedRows batch, Out* X) {
   __shared__ AugmentedView shared;
-  const ImageShape shape = batch.shape;
+  const ImageSizes shape = batch.shape;
   const int64_t i = blockIdx.x;
   const int64_t row = batch.rows[i];
   if (threadIdx.x == 0) shared = draw_view(batch.draws, shape, row);

@@ -27,7 +27,7 @@ namespace {
 
 using ImageBytes = std::vector<uint8_t>;
 
-ImageBytes image_of_row(int64_t row, const ImageShape& shape) {
+ImageBytes image_of_row(int64_t row, const ImageSizes& shape) {
   ImageBytes image(static_cast<size_t>(shape.channels * shape.height * shape.width));
   for (size_t p = 0; p < image.size(); ++p) {
     image[p] = static_cast<uint8_t>((static_cast<uint64_t>(row) * 31 + p * 7 + p * p / 5) % 256);
@@ -36,7 +36,7 @@ ImageBytes image_of_row(int64_t row, const ImageShape& shape) {
 }
 
 // One image of the data set, as the only one of a batch.
-ImageBytes augmented(const ImageBytes& image, const ImageShape& shape, const AugmentationDraws& draws,
+ImageBytes augmented(const ImageBytes& image, const ImageSizes& shape, const AugmentationDraws& draws,
                      int64_t row) {
   ImageBytes result(image.size());
   augment_rows({image.data(), &row, 1, /*by_row=*/0, shape, draws, nullptr}, result.data(), /*threads=*/1);
@@ -45,7 +45,7 @@ ImageBytes augmented(const ImageBytes& image, const ImageShape& shape, const Aug
 
 // The result for the first row whose view is as wanted.
 template <class Wanted>
-ImageBytes augmented_when(const ImageBytes& image, const ImageShape& shape, const std::string& text,
+ImageBytes augmented_when(const ImageBytes& image, const ImageSizes& shape, const std::string& text,
                           Wanted wanted) {
   const auto draws = draws_of(parse_augmentation(text), 1, 0);
   for (int64_t row = 0; row < 10'000; ++row) {
@@ -66,7 +66,7 @@ TEST_CASE("augmented images have the draws and the bytes that Python computes") 
     std::string text, digest;
     uint64_t seed;
     int64_t epoch, row;
-    ImageShape shape;
+    ImageSizes shape;
     AugmentedView expected;
     REQUIRE(words >> text >> seed >> epoch >> row >> shape.channels >> shape.height >> shape.width);
     REQUIRE(words >> expected.top >> expected.left >> expected.height >> expected.width);
@@ -87,7 +87,7 @@ TEST_CASE("augmented images have the draws and the bytes that Python computes") 
 }
 
 TEST_CASE("crops, flips and cutouts of a small image are those by hand") {
-  const ImageShape shape = {1, 3, 3};
+  const ImageSizes shape = {1, 3, 3};
   const ImageBytes image = {1, 2, 3, 4, 5, 6, 7, 8, 9};
   const auto at = [](int top, int left) {
     return [=](const AugmentedView& view) { return view.top == top && view.left == left; };
@@ -110,7 +110,7 @@ TEST_CASE("crops, flips and cutouts of a small image are those by hand") {
 TEST_CASE("a part is enlarged between the centres of its pixels") {
   // One line of two pixels, 0 and 100, as four: 0, 25, 75, 100.
   const uint8_t plane[] = {9, 0, 100, 9};
-  const ImageShape shape = {1, 1, 4};
+  const ImageSizes shape = {1, 1, 4};
   const AugmentedView view = {0, 1, 1, 2, 0, 0, 0, 0};
   ImageBytes found;
   for (int x = 0; x < 4; ++x) found.push_back(augmented_pixel(view, shape, plane, 0, x));
@@ -119,7 +119,7 @@ TEST_CASE("a part is enlarged between the centres of its pixels") {
 
 TEST_CASE("draws are spread evenly over places, and parts stay inside the image") {
   constexpr int kRows = 18'000;
-  const ImageShape shape = {1, 16, 20};
+  const ImageSizes shape = {1, 16, 20};
   const auto crop = draws_of(parse_augmentation("crop:1,flip"), 3, 2);
   std::vector<int> places(9);
   int flips = 0;
@@ -144,7 +144,7 @@ TEST_CASE("draws are spread evenly over places, and parts stay inside the image"
 }
 
 TEST_CASE("each epoch and each seed has its own draws, threads and places in a batch have none") {
-  const ImageShape shape = {3, 8, 8};
+  const ImageSizes shape = {3, 8, 8};
   const auto augmentation = parse_augmentation("crop:2,flip,cutout:3");
   std::vector<int64_t> rows(40);
   std::iota(rows.begin(), rows.end(), 0);
@@ -175,7 +175,7 @@ TEST_CASE("each epoch and each seed has its own draws, threads and places in a b
 }
 
 TEST_CASE("a byte becomes the value of its channel, a black one, too") {
-  const ImageShape shape = {2, 1, 2};
+  const ImageSizes shape = {2, 1, 2};
   const ImageBytes images = {0, 255, 7, 8};
   std::vector<float> values(512);
   std::iota(values.begin(), values.end(), .5f);

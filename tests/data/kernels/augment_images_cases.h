@@ -12,12 +12,12 @@
 namespace lockstep::testing {
 
 // An image of several blocks, and ones that are no multiple of a block.
-inline constexpr ImageShape kAugmentedShapes[] = {{3, 32, 32}, {1, 28, 28}, {3, 41, 37}, {4, 1, 5}};
+inline constexpr ImageSizes kAugmentedShapes[] = {{3, 32, 32}, {1, 28, 28}, {3, 41, 37}, {4, 1, 5}};
 inline constexpr const char* kAugmentations[] = {"none", "crop:4,flip", "resized-crop:.1,flip,cutout:7",
                                                  "crop:50", "cutout:3"};
 
 template <class Out>
-void check_augmented(torch::Device device, const ImageShape& shape, const char* text, bool by_row) {
+void check_augmented(torch::Device device, const ImageSizes& shape, const char* text, bool by_row) {
   INFO(text << ", " << shape.height << " x " << shape.width << ", by row: " << by_row);
   constexpr int64_t kImages = 12, kBehind = 64;  // elements after the result, which must not change
   const int64_t size = int64_t{shape.channels} * shape.height * shape.width;

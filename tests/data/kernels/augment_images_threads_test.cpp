@@ -10,7 +10,7 @@ using namespace lockstep;
 using namespace lockstep::testing;
 
 TEST_CASE("threads that augment images have no data race and give the same result") {
-  const ImageShape shape = {2, 5, 6};
+  const ImageSizes shape = {2, 5, 6};
   const std::vector<int64_t> rows{2, 0, 1, 2};
   std::vector<uint8_t> images(180), expected(240), found(240);
   for (size_t i = 0; i < images.size(); ++i) images[i] = static_cast<uint8_t>(7 * i);
