@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <lockstep/support/types.h>
 
@@ -24,7 +25,8 @@ struct TrainingData {
   BatchSpec spec = {};  // of the sources of train and of test: inputs, then targets
   // Set if there is one target with one integer per row, 0 .. classes - 1.
   std::optional<int64_t> classes = {};
-  std::string no_classes = {};  // why there are none, such as "y is Float [n]"
+  std::vector<std::string> class_names = {};  // of the first classes; those without one have their numbers
+  std::string no_classes = {};                // why there are none, such as "y is Float [n]"
   // Returns the first integer of the one target that is neither a class, 0 .. classes - 1, nor `ignored`,
   // such as "train.y has 7 in row 12"; empty: there is none. Null for data whose targets were never looked
   // at.

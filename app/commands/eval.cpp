@@ -15,6 +15,7 @@
 
 #include <lockstep/app/cli/add_choice.h>
 #include <lockstep/app/cli/validators.h>
+#include <lockstep/app/commands/count_confusion.h>
 #include <lockstep/app/files/json_file.h>
 #include <lockstep/app/files/weights_file.h>
 #include <lockstep/app/processes/one_process.h>
@@ -68,6 +69,16 @@ ModelFactory factory_of(const NamedWeights& named, const LoadedData& data, Preci
 void load_into(torch::nn::Module& module, const NamedWeights& named) {
   if (!named.pythons) return load_weights_into(module, named.file.weights);
   if (!named.file.weights.empty()) dynamic_cast<ProgramModule&>(module).load_state_dict(named.file.weights);
+}
+
+// Before anything is evaluated.
+void check_confusion(const NamedWeights& named, const TrainingData& data) {
+  check_has_confusion(data);
+  const auto loss = named.program.program ? named.program.loss.loss : ProgramLoss::kClassification;
+  if (loss == ProgramLoss::kClassification) return;
+  throw UsageError(
+      fmt::format("--confusion counts classes, the program's loss is {}", loss_text(named.program.loss)),
+      "leave --confusion out, or name the output that has logits: --loss classification:OUTPUT");
 }
 
 // Creates one model with these weights on each device.
@@ -142,6 +153,12 @@ void warn_of_other_images(const RunData& run, const LoadedData& data) {
                    data.set.row_noun, data.set.name, data.origin));
 }
 
+void warn_of_threads(std::optional<int> threads, const std::vector<torch::Device>& devices) {
+  for (const auto& notice : {many_threads_notice(threads), few_threads_notice(threads, devices)}) {
+    if (notice) warn(*notice);
+  }
+}
+
 // "top1 90.00% (9,000 of 10,000)": the first count has the number of rows behind it.
 std::string exact_text(const RowSums& sums, const MetricSum& metric) {
   const auto& kind = metric.kind;
@@ -163,7 +180,7 @@ std::string result_text(const std::string& path, const std::string& model, const
 
 nlohmann::ordered_json result_json(const std::string& path, const std::string& model, const LoadedData& data,
                                    const std::vector<torch::Device>& devices, const RowSums& result,
-                                   double seconds) {
+                                   const std::optional<Confusion>& confusion, double seconds) {
   auto names = nlohmann::ordered_json::array();
   for (const auto& device : devices) names.push_back(device.str());
   nlohmann::ordered_json json{{"weights", path},          {"model", model},
@@ -172,6 +189,7 @@ nlohmann::ordered_json result_json(const std::string& path, const std::string& m
                               {"devices", names}};
   json.update(test_means(result));
   json["test_seconds"] = seconds;
+  if (confusion) json["confusion"] = to_json(*confusion);
   return json;
 }
 
@@ -208,6 +226,8 @@ void setup_eval(CLI::App& app) {
   eval->add_option("--threads", options->threads, "Threads of each replica (default: cores / replicas)")
       ->check(thread_count());
   add_choice(*eval, "--precision", options->precision, kPrecisionNames, "Arithmetic of the layers");
+  eval->add_flag("--confusion", options->confusion,
+                 "Also count which classes are taken for which; 'lockstep plot' draws the counts of --json");
   eval->add_flag("--json", options->json, "Print the result as JSON");
   eval->callback([options] {
     refuse_several_processes("eval");
@@ -225,11 +245,9 @@ void run_eval(const EvalOptions& options) {
   auto data = load_data(options.data ? options.data : trained_on.data,
                         options.seed.value_or(trained_on.seed.value_or(0)), {.test = options.limit_test});
   if (!options.data && !options.seed) warn_of_other_images(trained_on, data);
-  for (const auto& notice :
-       {many_threads_notice(options.threads), few_threads_notice(options.threads, devices)}) {
-    if (notice) warn(*notice);
-  }
+  warn_of_threads(options.threads, devices);
   if (!named.program.program) data.set = as_images(std::move(data.set), file.model);
+  if (options.confusion) check_confusion(named, data.set);
   const auto models = models_with(named, data, precision, devices);
 
   ReplicaWorkers workers(devices, options.threads);
@@ -245,8 +263,15 @@ void run_eval(const EvalOptions& options) {
                        "the file holds numbers that are NaN, infinite, or too large to compute with");
   }
   const double seconds = watch.lap();
-  write_stdout(options.json ? json_line(result_json(path, file.model, data, devices, result, seconds))
-                            : result_text(path, file.model, data, devices, result, seconds));
+  std::optional<Confusion> confusion;
+  if (options.confusion) {
+    confusion = count_confusion(models, sources, data.set, precision, workers, *communicator);
+  }
+  if (options.json) {
+    return write_stdout(json_line(result_json(path, file.model, data, devices, result, confusion, seconds)));
+  }
+  write_stdout(result_text(path, file.model, data, devices, result, seconds));
+  if (confusion) write_stdout(confusion_text(*confusion, data.set.row_noun));
 }
 
 }  // namespace lockstep

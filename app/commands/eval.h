@@ -26,6 +26,7 @@ struct EvalOptions {
   std::string devices = "auto";
   std::optional<int> threads;  // per replica
   Precision precision = Precision::kFp32;
+  bool confusion = false;  // also counts which classes are taken for which
   bool json = false;
 };
 

@@ -23,6 +23,8 @@ Figure any_figure(std::span<const Source> sources) {
       return overlap_figure(sources);
     case SourceKind::kSweep:
       return sweep_figure(sources);
+    case SourceKind::kConfusion:
+      return confusion_figure(sources);
   }
   throw std::logic_error("a kind of file without a figure");
 }

@@ -31,4 +31,8 @@ Figure overlap_figure(std::span<const Source> benches);
 // Test accuracy against learning rate (logarithmic). One line per devices, batch size and epochs.
 Figure sweep_figure(std::span<const Source> sweeps);
 
+// The classes of the rows against the answers: a matrix per test, each cell as dark as its share of its
+// class. With the counts where they fit. Throws DataError unless there is a count for each pair of classes.
+Figure confusion_figure(std::span<const Source> tests);
+
 }  // namespace lockstep::plot

@@ -20,7 +20,7 @@ namespace {
 
 constexpr auto kTakes =
     "plot takes the folder of a run, and what these write: train --metrics; bench allreduce, scaling or "
-    "overlap --json; sweep";
+    "overlap --json; sweep; eval --confusion --json";
 // Larger numbers would overflow when an axis is computed.
 constexpr double kLargestDrawn = 1e100;
 constexpr double kSmallestDrawn = 1e-100;
@@ -75,6 +75,9 @@ Source parse_document(const std::string& path, Json json) {
   if (!json.is_object()) refuse(path, fmt::format("it is {}", shape_of(json)));
   if (json.value("event", Json()) == "plan")
     return {path, SourceKind::kMetrics, Json::array({std::move(json)})};
+  if (json.contains("confusion") && json.contains("test_rows")) {
+    return {path, SourceKind::kConfusion, std::move(json)};
+  }
   const auto format = json.value("format", Json());
   if (format == "lockstep bench") return parse_bench(path, std::move(json));
   if (format == "lockstep sweep") {
@@ -138,6 +141,7 @@ Source parse_lines(const std::string& path, const std::string& text) {
 std::string describe(SourceKind kind) {
   if (kind == SourceKind::kMetrics) return "the metrics of a run (train --metrics)";
   if (kind == SourceKind::kSweep) return "a sweep";
+  if (kind == SourceKind::kConfusion) return "a test with its confusion (eval --confusion --json)";
   const auto bench =
       std::find_if(kBenches.begin(), kBenches.end(), [&](const auto& entry) { return entry.second == kind; });
   return fmt::format("a benchmark (bench {} --json)", bench->first);

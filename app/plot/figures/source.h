@@ -9,7 +9,7 @@
 
 namespace lockstep::plot {
 
-enum class SourceKind { kMetrics, kAllreduce, kScaling, kOverlap, kSweep };
+enum class SourceKind { kMetrics, kAllreduce, kScaling, kOverlap, kSweep, kConfusion };
 
 // "a benchmark of allreduce (bench allreduce --json)"
 std::string describe(SourceKind kind);

@@ -56,12 +56,21 @@ struct Bar {
   std::string label = {};  // inside the bar, if all labels of its track fit
 };
 
+// A square of a matrix, by its column from the left and its row of the y axis, each from 0.
+struct Cell {
+  int column = 0;
+  int row = 0;
+  double share = 0;        // how dark it is, 0 .. 1
+  std::string label = {};  // inside the cell, if the labels of all cells fit
+};
+
 struct Panel {
   std::string title = {};
   Axis x = {};
   Axis y = {};
   std::vector<Series> series = {};
   std::vector<Bar> bars = {};
+  std::vector<Cell> cells = {};
   double height = 300;  // of the area inside the axes, in pixels
 };
 

@@ -18,10 +18,18 @@ constexpr double kPale = .55;  // share of the paper's colour
 constexpr double kMarkerRadius = 4;
 constexpr double kBaseDrop = 4;  // from the middle of a line of text to its base line
 constexpr double kThinnestBar = .6;
+constexpr double kDarkCell = .5;  // a share from which on its label is light
 
 double line_width(const Style& style) {
   if (style.line == Line::kThin) return 1;
   return style.line == Line::kDashed ? 1.6 : 2;
+}
+
+// From the paper's colour to the palette's blue.
+Color shade(double share) {
+  const auto blue = color_of(0, false);
+  const auto mixed = [&](double paper, double full) { return paper + share * (full - paper); };
+  return {mixed(kPaper.red, blue.red), mixed(kPaper.green, blue.green), mixed(kPaper.blue, blue.blue)};
 }
 
 class Painter {
@@ -62,6 +70,7 @@ class Painter {
     x_axis(panel.x, area);
     y_axis(panel, place);
     bars(panel, area);
+    cells(panel, area);
     frame(area);
     for (const auto& series : panel.series) draw(series, panel, area);
     labels(panel, area);
@@ -88,7 +97,7 @@ class Painter {
     const auto& area = place.area;
     for (const auto& tick : panel.y.ticks) {
       const double y = place_on(panel.y, tick.at, area.bottom, area.top);
-      if (panel.bars.empty()) {
+      if (panel.bars.empty() && panel.cells.empty()) {
         canvas_.line(std::array<Position, 2>{{{area.left, y}, {area.right, y}}}, {.color = kGrid});
       }
       canvas_.text({.text = tick.label,
@@ -154,6 +163,32 @@ class Painter {
                     .font = kTextFont,
                     .align = Align::kCenter,
                     .color = bar.color == 0 ? kPaper : kTextColor});
+    }
+  }
+
+  static Rectangle place(const Cell& cell, const Panel& panel, const Rectangle& area) {
+    return {place_on(panel.x, cell.column, area.left, area.right),
+            place_on(panel.y, cell.row, area.bottom, area.top),
+            place_on(panel.x, cell.column + 1, area.left, area.right),
+            place_on(panel.y, cell.row + 1, area.bottom, area.top)};
+  }
+
+  void cells(const Panel& panel, const Rectangle& area) {
+    bool fits = true;
+    for (const auto& cell : panel.cells) {
+      const auto box = place(cell, panel, area);
+      canvas_.rectangle(box, shade(cell.share));
+      fits = fits && canvas_.text_width(cell.label, kTextFont) + 4 <= box.width() &&
+             kTextFont.size + 2 <= box.height();
+    }
+    if (!fits) return;
+    for (const auto& cell : panel.cells) {
+      const auto box = place(cell, panel, area);
+      canvas_.text({.text = cell.label,
+                    .at = {(box.left + box.right) / 2, (box.top + box.bottom) / 2 + kBaseDrop},
+                    .font = kTextFont,
+                    .align = Align::kCenter,
+                    .color = cell.share > kDarkCell ? kPaper : kTextColor});
     }
   }
 

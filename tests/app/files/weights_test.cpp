@@ -256,3 +256,30 @@ TEST_CASE("a dry run and a failed run leave no file") {
   CHECK_THAT(refusal(train({"--save", (folder / "none/w").string()}), 7),
              ContainsSubstring("does not exist\nhint: create it first: mkdir -p "));
 }
+
+TEST_CASE("eval counts which classes are taken for which, on any devices alike") {
+  const SmallData data(640, kTestRows);
+  const TempFolder folder;
+  const auto file = (folder.path() / "w.safetensors").string();
+  REQUIRE(run_process(train(learning_run(data, file))).exit_code == 0);
+  const auto result_on = [&](const std::string& devices) {
+    const auto result =
+        eval(data, {"--weights", file, "--confusion", "--json", "--devices", devices, "--threads", "1"});
+    INFO(result.err);
+    REQUIRE(result.exit_code == 0);
+    return json::parse(result.out);
+  };
+  const auto one = result_on("cpu"), two = result_on("cpux2");
+  const auto& counts = one.at("confusion").at("counts");
+  CHECK(counts == two.at("confusion").at("counts"));
+  int64_t all = 0, right = 0;
+  for (size_t label = 0; label < counts.size(); ++label) {
+    for (size_t answer = 0; answer < counts.size(); ++answer) {
+      all += counts[label][answer].get<int64_t>();
+      if (label == answer) right += counts[label][answer].get<int64_t>();
+    }
+  }
+  CHECK(all == kTestRows);
+  // The diagonal is the accuracy, which the evaluation counts in another way.
+  CHECK(right == std::llround(one.at("test_accuracy").get<double>() * kTestRows));
+}

@@ -282,3 +282,20 @@ TEST_CASE("several benchmarks of one kind share a picture and are named by file"
   CHECK(legend_of(figure) == Texts{"old.json", "new.json"});
   check_points(figure.panels[0].series[1], {{8, .75}});
 }
+
+TEST_CASE("a test with its confusion becomes a matrix, the first class at the top") {
+  const auto figure = figure_from({{"a/eval.json", kTestOfTwoClasses}});
+  REQUIRE(figure.panels.size() == 1);
+  const auto& panel = figure.panels[0];
+  CHECK(panel.y.low == 2);
+  CHECK(panel.y.high == 0);
+  REQUIRE(panel.y.ticks.size() == 2);
+  CHECK(panel.y.ticks[0].label == "0 cat");
+  CHECK(panel.x.ticks[1].label == "1");
+  REQUIRE(panel.cells.size() == 4);
+  CHECK(panel.cells[1].row == 0);
+  CHECK(panel.cells[1].column == 1);
+  CHECK(panel.cells[1].share == Approx(.25));
+  CHECK(panel.cells[1].label == "1");
+  CHECK(panel.cells[2].label.empty());  // no row
+}

@@ -53,6 +53,11 @@ TEST_CASE("a file of another kind is refused with its kind") {
   check_data_error("\xff\xfe{}", "not JSON");
 }
 
+TEST_CASE("a confusion without a count for each pair of classes is refused") {
+  check_data_error(R"({"test_rows":1,"confusion":{"classes":["a","b"],"counts":[[1,0]]}})", "2 counts for 2");
+  check_data_error(R"({"test_rows":1,"confusion":{"classes":[],"counts":[]}})", "0 counts for 0");
+}
+
 TEST_CASE("damaged files are refused with the place") {
   const auto whole = run(R"(["cpu"])", "0.2");
   check_data_error(whole.substr(0, whole.size() - 10) + "\n", "line 7 is not a whole JSON object");

@@ -232,3 +232,26 @@ TEST_CASE("the first 42 lines look different") {
     }
   }
 }
+
+TEST_CASE("the cells of a matrix fill the panel, with labels where all fit") {
+  Figure figure{.title = "matrix"};
+  Panel panel{.height = 80};
+  panel.x = {.low = 0, .high = 2};
+  panel.y = {.low = 2, .high = 0};
+  panel.cells = {{0, 0, 1, "3"}, {1, 0, .25, "1"}, {0, 1, 0, ""}, {1, 1, 1, "2"}};
+  figure.panels = {panel};
+  const auto [layout, canvas] = painted(figure);
+  const auto& area = layout.panels[0].area;
+  REQUIRE(canvas.rectangles.size() == 5);  // the paper first
+  CHECK(canvas.rectangles[1].left == Approx(area.left));
+  CHECK(canvas.rectangles[1].top == Approx(area.top));
+  CHECK(canvas.rectangles[4].right == Approx(area.right));
+  CHECK(canvas.rectangles[4].bottom == Approx(area.bottom));
+  const auto has = [](const NotingCanvas& all, const std::string& text) {
+    return std::any_of(all.words.begin(), all.words.end(),
+                       [&](const auto& word) { return word.text == text; });
+  };
+  CHECK(has(canvas, "3"));
+  figure.panels[0].cells[1].label = std::string(200, '1');  // wider than its cell
+  CHECK_FALSE(has(painted(figure).canvas, "3"));
+}
