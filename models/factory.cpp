@@ -25,6 +25,11 @@ struct KnownModel {
 
 constexpr int64_t kLeNetSide = 28;  // pixels, rows and columns
 
+OutputLoss loss_of(const ModelSpec& spec) {
+  return classification(ClassificationOptions{
+      .classes = spec.classes, .label_smoothing = spec.label_smoothing, .class_weights = spec.class_weights});
+}
+
 // LeNet has eight tensors of fixed size and one initialization.
 ModelFactory lenet_factory(const ModelSpec& spec) {
   if (spec.channels != 1 || spec.classes != 10) {
@@ -49,7 +54,7 @@ ModelFactory lenet_factory(const ModelSpec& spec) {
                     name_of(kInitializationNames, *spec.initialization), name_of(kInitializationNames, kOwn)),
         "leave the initialisation to the model, or choose resnet18");
   }
-  return model_factory<LeNetImpl>(spec.seed, spec.dtype, spec.kernels).loss(classification(spec.classes));
+  return model_factory<LeNetImpl>(spec.seed, spec.dtype, spec.kernels).loss(loss_of(spec));
 }
 
 ResNet18Options resnet18_options(const ModelSpec& spec) {
@@ -66,7 +71,7 @@ ResNet18Options resnet18_options(const ModelSpec& spec) {
 ModelFactory resnet18_factory(const ModelSpec& spec) {
   const auto options = resnet18_options(spec);
   check_options(options);  // before the first replica is built
-  return model_factory<ResNet18Impl>(options).loss(classification(spec.classes));
+  return model_factory<ResNet18Impl>(options).loss(loss_of(spec));
 }
 
 constexpr std::array kModels = {

@@ -20,7 +20,9 @@ struct ModelSpec {
   torch::ScalarType dtype = torch::kFloat32;
   std::optional<Initialization> initialization = {};  // default: the model's, see its header
   Kernels kernels = Kernels::kAuto;
-  int64_t height = 28, width = 28;  // of X
+  int64_t height = 28, width = 28;         // of X
+  double label_smoothing = 0;              // these two: of classification() (support/losses.h)
+  std::vector<double> class_weights = {};  // empty: none
 };
 
 // lenet, resnet18

@@ -5,8 +5,14 @@
 #include <fmt/ranges.h>
 #include <torch/types.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
 
 #include <lockstep/support/error.h>
 
@@ -52,13 +58,53 @@ torch::Tensor wide(const torch::Tensor& output) {
   return output.scalar_type() == torch::kFloat64 ? output : output.to(torch::kFloat32);
 }
 
-Outcome class_outcome(const torch::Tensor& output, const torch::Tensor& y, bool with_top5) {
+// One tensor, on every device and of every type that it is asked for. A captured step finds what the steps
+// before it have copied.
+class DeviceCopies {
+ public:
+  explicit DeviceCopies(const std::vector<double>& values)
+      : values_(torch::tensor(values, torch::dtype(torch::kFloat64))) {}
+
+  torch::Tensor on(torch::Device device, torch::ScalarType type) {
+    const std::lock_guard lock(mutex_);
+    auto& copy = copies_[{device.str(), type}];
+    if (!copy.defined()) copy = values_.to(device, type);
+    return copy;
+  }
+
+ private:
+  const torch::Tensor values_;
+  std::mutex mutex_;
+  std::map<std::pair<std::string, torch::ScalarType>, torch::Tensor> copies_;
+};
+
+// How classification() differs from the plain one.
+struct ClassTerms {
+  double smoothing = 0;
+  std::shared_ptr<DeviceCopies> weights = nullptr;
+  int64_t weight_count = 0;
+
+  // Undefined for none. Throws DataError for logits of another number of classes.
+  torch::Tensor weight_for(const torch::Tensor& logits) const {
+    if (!weights) return {};
+    if (logits.dim() == 2 && logits.size(1) != weight_count) {
+      throw DataError(fmt::format("{} class weights for logits of {} classes", weight_count, logits.size(1)),
+                      "give one weight per class");
+    }
+    return weights->on(logits.device(), logits.scalar_type());
+  }
+};
+
+Outcome class_outcome(const torch::Tensor& output, const torch::Tensor& y, bool with_top5,
+                      const ClassTerms& terms = {}) {
   const auto classes = class_numbers(y);
   const auto logits = wide(output);
   if (logits.dim() != 2) require_fitting(logits, classes);  // torch takes (n, classes, ...), too
+  const auto weight = terms.weight_for(logits);
   Outcome outcome;
   try {
-    outcome.loss = torch::cross_entropy_loss(logits, classes, /*weight=*/{}, at::Reduction::Sum, kNoLabel);
+    outcome.loss =
+        torch::cross_entropy_loss(logits, classes, weight, at::Reduction::Sum, kNoLabel, terms.smoothing);
     const torch::NoGradGuard no_grad;
     if (!with_top5) {
       outcome.metrics = {(logits.argmax(1) == classes).sum()};
@@ -105,6 +151,34 @@ void require_tokens(const torch::Tensor& tokens, int64_t length, int64_t vocabul
                   fmt::format("tokens count from 0; {} is not counted", ignored));
 }
 
+// The weights are asked for before the loss looks at the labels.
+void require_weights(const torch::Tensor& labels, int64_t count) {
+  if (!labels.is_cpu()) return;
+  const auto outside = labels.lt(0).logical_or(labels.ge(count));
+  if (!outside.any().item<bool>()) return;
+  throw DataError(fmt::format("a row has label {}, but there are {} class weights",
+                              labels.masked_select(outside)[0].item<int64_t>(), count),
+                  "labels count from 0, and each class has a weight");
+}
+
+void check_options(const ClassificationOptions& options) {
+  if (!(options.label_smoothing >= 0 && options.label_smoothing < 1)) {
+    throw UsageError(fmt::format("a label smoothing of {}", options.label_smoothing),
+                     "it is at least 0 and below 1, such as 0.1");
+  }
+  const auto& weights = options.class_weights;
+  if (weights.empty()) return;
+  const bool usable = std::ranges::all_of(weights, [](double w) { return w >= 0 && std::isfinite(w); });
+  if (!usable || std::ranges::all_of(weights, [](double w) { return w == 0; })) {
+    throw UsageError(fmt::format("the class weights [{}]", fmt::join(weights, ", ")),
+                     "they are finite, at least 0, and not all 0");
+  }
+  if (options.classes && *options.classes != std::ssize(weights)) {
+    throw UsageError(fmt::format("{} class weights for {} classes", weights.size(), *options.classes),
+                     "give one weight per class");
+  }
+}
+
 Outcome token_outcome(const torch::Tensor& output, const torch::Tensor& target, int64_t ignored) {
   if (output.dim() != 3 || target.sizes() != output.sizes().slice(0, 2)) {
     throw DataError(fmt::format("targets of shape [{}] for logits of shape [{}]",
@@ -130,13 +204,30 @@ Outcome token_outcome(const torch::Tensor& output, const torch::Tensor& target, 
 }  // namespace
 
 OutputLoss classification(std::optional<int64_t> classes) {
-  const bool with_top5 = classes.value_or(5) >= 5;
+  return classification(ClassificationOptions{.classes = classes});
+}
+
+OutputLoss classification(const ClassificationOptions& options) {
+  check_options(options);
+  const bool with_top5 = options.classes.value_or(5) >= 5;
+  ClassTerms terms{.smoothing = options.label_smoothing};
+  if (!options.class_weights.empty()) {
+    terms.weights = std::make_shared<DeviceCopies>(options.class_weights);
+    terms.weight_count = std::ssize(options.class_weights);
+  }
   OutputLoss loss{.loss_sum =
-                      [with_top5](const torch::Tensor& output, const torch::Tensor& target) {
-                        return class_outcome(output, target, with_top5);
+                      [with_top5, terms](const torch::Tensor& output, const torch::Tensor& target) {
+                        return class_outcome(output, target, with_top5, terms);
                       },
                   .metrics = {{.name = "top1", .type = MetricType::kCount}}};
   if (with_top5) loss.metrics.push_back({.name = "top5", .type = MetricType::kCount});
+  if (terms.weights) {
+    loss.weight = [terms](const torch::Tensor& target) {
+      const auto labels = class_numbers(target);
+      require_weights(labels, terms.weight_count);
+      return terms.weights->on(labels.device(), torch::kFloat64).index_select(0, labels).sum();
+    };
+  }
   return loss;
 }
 

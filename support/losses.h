@@ -36,6 +36,19 @@ struct OutputLoss {
 // a device-side assertion.
 OutputLoss classification(std::optional<int64_t> classes = std::nullopt);
 
+struct ClassificationOptions {
+  std::optional<int64_t> classes = {};  // as above
+  // The share of a row's target that all classes get alike, 0 <= it < 1: torch's label_smoothing.
+  double label_smoothing = 0;
+  // Torch's weight: one per class, at least 0, not all 0. A batch's loss is divided by the sum of its rows'
+  // weights, whatever the split. Empty: each row counts 1.
+  std::vector<double> class_weights = {};
+};
+
+// The same with torch's label_smoothing and weight. Metrics count each row once. Throws UsageError for values
+// out of range, or another number of weights than of classes.
+OutputLoss classification(const ClassificationOptions& options);
+
 // A row's loss is the mean of its numbers' squared errors, as of torch's mse_loss. Output and target have one
 // shape (n, ...). Metrics: "mae", the mean absolute error, and "rmse", the root of the mean squared error.
 OutputLoss mse();

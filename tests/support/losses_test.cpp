@@ -4,6 +4,7 @@
 #include <lockstep/tests/catch.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <lockstep/support/error.h>
@@ -146,4 +147,47 @@ TEST_CASE("a classification counts top5 from five classes on, or if nothing says
   CHECK(names(classification()) == std::vector<std::string>{"top1", "top5"});
   CHECK(names(classification(5)) == std::vector<std::string>{"top1", "top5"});
   CHECK(names(classification(4)) == std::vector<std::string>{"top1"});
+}
+
+TEST_CASE("label smoothing and class weights are torch's, also where a batch is cut into parts") {
+  namespace F = torch::nn::functional;
+  const std::vector<double> weights{.25, .5, .75, 1, 1.25, 1.5, 1.75, 2, 2.25, 2.5};
+  const auto weight = torch::tensor(weights, torch::dtype(torch::kFloat64));
+  const auto x = logits().to(torch::kFloat64), y = labels();
+  for (const double smoothing : {0., .1}) {
+    for (const bool weighted : {false, true}) {
+      INFO(smoothing << (weighted ? ", weighted" : ""));
+      auto options = F::CrossEntropyFuncOptions().reduction(torch::kMean).label_smoothing(smoothing);
+      if (weighted) options.weight(weight);
+      const auto expected = F::cross_entropy(x, y, options).item<double>();
+      const auto loss =
+          classification(ClassificationOptions{.classes = kClasses,
+                                               .label_smoothing = smoothing,
+                                               .class_weights = weighted ? weights : std::vector<double>{}});
+      CHECK(static_cast<bool>(loss.weight) == weighted);
+      double sum = 0, divisor = 0;
+      for (const auto& [begin, count] : {std::pair(0, 3), std::pair(3, 1), std::pair(4, 3)}) {
+        const auto part = y.narrow(0, begin, count);
+        sum += loss.loss_sum(x.narrow(0, begin, count), part).loss.item<double>();
+        divisor += weighted ? loss.weight(part).item<double>() : count;
+      }
+      CHECK(sum / divisor == Approx(expected).epsilon(1e-12));
+    }
+  }
+}
+
+TEST_CASE("class weights and label smoothing out of range are refused, with the value") {
+  const auto refused = [](const ClassificationOptions& options) {
+    return refusal_and_hint([&] { classification(options); });
+  };
+  CHECK_THAT(refused({.label_smoothing = 1}), ContainsSubstring("a label smoothing of 1 |"));
+  CHECK_THAT(refused({.label_smoothing = -.1}), ContainsSubstring("-0.1"));
+  CHECK_THAT(refused({.class_weights = {1, -2}}), ContainsSubstring("[1, -2]"));
+  CHECK_THAT(refused({.class_weights = {0, 0}}), ContainsSubstring("not all 0"));
+  CHECK_THAT(refused({.classes = 3, .class_weights = {1, 2}}),
+             ContainsSubstring("2 class weights for 3 classes"));
+  const auto two = classification(ClassificationOptions{.class_weights = {1, 2}});
+  CHECK_THAT(refusal_of<DataError>([&] { two.loss_sum(logits(), labels()); }),
+             ContainsSubstring("2 class weights for logits of 10 classes"));
+  CHECK_THAT(refusal_of<DataError>([&] { two.weight(labels()); }), ContainsSubstring("2 class weights"));
 }
