@@ -8,7 +8,7 @@
 #include <numeric>
 #include <vector>
 
-#include <lockstep/parallel/training/evaluation.h>
+#include <lockstep/app/train/plan/labels.h>
 #include <lockstep/parallel/training/prediction.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
@@ -22,19 +22,6 @@ std::vector<int64_t> as_vector(const torch::Tensor& numbers) {
   const auto contiguous = numbers.to(torch::kInt64).contiguous();
   const auto* begin = contiguous.data_ptr<int64_t>();
   return {begin, begin + contiguous.numel()};
-}
-
-// The labels come with their inputs, block by block, so that memory holds few of these.
-std::vector<int64_t> labels_of(const DataRows& rows) {
-  const auto source = rows.sources(torch::kCPU);
-  Batch into(std::make_shared<const BatchSpec>(source->spec()));
-  std::vector<int64_t> labels;
-  for (int64_t begin = 0; begin < rows.rows; begin += kEvaluationBlock) {
-    source->gather(torch::arange(begin, std::min(begin + kEvaluationBlock, rows.rows)), /*epoch=*/0, into);
-    const auto block = as_vector(into.target());
-    labels.insert(labels.end(), block.begin(), block.end());
-  }
-  return labels;
 }
 
 }  // namespace
@@ -65,7 +52,7 @@ Confusion count_confusion(std::span<const Model> models,
                      "leave --confusion out");
   }
   Confusion confusion(std::max(logits.size(1), *data.classes), data.class_names);
-  confusion.add(labels_of(data.test), as_vector(logits.argmax(1)));
+  confusion.add(class_labels(data.test), as_vector(logits.argmax(1)));
   return confusion;
 }
 

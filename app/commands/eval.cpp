@@ -40,6 +40,7 @@
 #include <lockstep/parallel/training/replica_models.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/losses.h>
 #include <lockstep/support/stopwatch.h>
 
 namespace lockstep {
@@ -48,20 +49,36 @@ namespace {
 struct NamedWeights {
   std::string path;
   WeightsFile file;
-  RunData run = {};         // nothing for a file
-  RunProgram program = {};  // null for a model of lockstep
-  bool pythons = false;     // their names are those of Python's state_dict()
+  RunData run = {};                 // nothing for a file
+  RunProgram program = {};          // null for a model of lockstep
+  bool pythons = false;             // their names are those of Python's state_dict()
+  ClassificationOptions loss = {};  // as the run has trained with it
 };
+
+// A test has the loss of its run. Files of weights know none: they are tested with the plain one.
+ClassificationOptions trained_loss(const nlohmann::ordered_json& planned) {
+  ClassificationOptions loss;
+  if (const auto smoothing = planned.find("label_smoothing");
+      smoothing != planned.end() && smoothing->is_number()) {
+    loss.label_smoothing = smoothing->get<double>();
+  }
+  if (const auto weights = planned.find("class_weights"); weights != planned.end() && weights->is_array()) {
+    loss.class_weights = weights->get<std::vector<double>>();
+  }
+  return loss;
+}
 
 ModelFactory factory_of(const NamedWeights& named, const LoadedData& data, Precision precision) {
   if (const auto& program = named.program.program) {
     check_has_evaluation(*program);
     check_batch(*program, data.set.spec, named.program.loss.loss == ProgramLoss::kOwn);
     check_evaluation_rows(*program, data.set.test.rows);
-    return program_model(program, named.program.loss);
+    return program_model(program, named.program.loss, named.loss);
   }
   auto spec = model_spec(named.file.model, data.set);
   spec.dtype = dtype_of(precision);
+  spec.label_smoothing = named.loss.label_smoothing;
+  spec.class_weights = named.loss.class_weights;
   return make_model_factory(spec);
 }
 
@@ -138,10 +155,15 @@ NamedWeights named_weights(const EvalOptions& options) {
     return {.path = path,
             .file = {.model = kProgramModel, .weights = evaluated_weights(std::move(found.state.trainer))},
             .run = trained_on,
-            .program = std::move(program)};
+            .program = std::move(program),
+            .loss = trained_loss(planned)};
   }
-  return {path, as_weights_of(path, evaluated_weights(std::move(found.state.trainer)), named, options.model),
-          trained_on};
+  const auto loss = trained_loss(planned);
+  return {
+      .path = path,
+      .file = as_weights_of(path, evaluated_weights(std::move(found.state.trainer)), named, options.model),
+      .run = trained_on,
+      .loss = loss};
 }
 
 // The accuracy in the run's metrics is that of its own images.

@@ -86,6 +86,8 @@ std::vector<NamedTensor> load_weights_of_program(const std::string& path) {
   return std::move(file.tensors);
 }
 
+std::vector<NamedTensor> load_any_weights(const std::string& path) { return load_file(path).tensors; }
+
 WeightsFile as_weights_of(const std::string& path, std::vector<NamedTensor> weights,
                           const std::optional<std::string>& named, const std::optional<std::string>& model) {
   if (!named) {

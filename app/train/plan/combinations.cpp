@@ -25,7 +25,12 @@ void check_combinations(const TrainFlags& flags, const Recipe& recipe) {
   const auto& replica = flags.trainer.replica;
   const auto schedule = flags.schedule.value_or(recipe.schedule);
   const bool program = flags.program.has_value();
+  const bool classes = !program || flags.loss.value_or(LossChoice()).loss == ProgramLoss::kClassification;
   const Combination combinations[] = {
+      {!classes && flags.label_smoothing > 0, "--label-smoothing is a setting of --loss classification",
+       "leave it out"},
+      {!classes && flags.class_weights != ClassWeights::kNone,
+       "--class-weights is a setting of --loss classification", "leave it out"},
       {program && flags.recipe,
        "--program cannot be combined with --recipe: a recipe is of a model of its own", "leave --recipe out"},
       {program && flags.model, "--program cannot be combined with --model: it is the model",

@@ -11,7 +11,9 @@
 
 #include <lockstep/app/machine/memory_usage.h>
 #include <lockstep/app/train/plan/first_pass.h>
+#include <lockstep/app/train/plan/labels.h>
 #include <lockstep/app/train/plan/program.h>
+#include <lockstep/app/train/plan/start.h>
 #include <lockstep/models/costs.h>
 #include <lockstep/parallel/collectives/compressed_sum.h>
 #include <lockstep/parallel/collectives/wire_bytes.h>
@@ -92,6 +94,8 @@ void set_factory(const TrainFlags& options, const Recipe& recipe, TrainPlan& pla
   auto spec = model_spec(plan.model, plan.data.set);
   spec.seed = plan.trainer.seed;
   spec.kernels = plan.kernels;
+  spec.label_smoothing = plan.label_smoothing;
+  spec.class_weights = plan.class_weights;
   if (plan.model == recipe.model) spec.initialization = recipe.initialization;
   plan.initialization = spec.initialization;
   plan.factory = make_model_factory(spec);
@@ -110,9 +114,31 @@ void set_program(const TrainFlags& options, TrainPlan& plan) {
   if (graph == CudaGraph::kAuto && !plan.program->captures()) graph = CudaGraph::kOff;
 }
 
+// The loss's terms, whose weights need the data: a program's factory is made anew with them.
+void set_loss_terms(const TrainFlags& options, TrainPlan& plan) {
+  plan.label_smoothing = options.label_smoothing;
+  if (options.class_weights == ClassWeights::kBalanced) plan.class_weights = balanced_weights(plan.data.set);
+  if (!plan.program || (plan.label_smoothing == 0 && plan.class_weights.empty())) return;
+  plan.factory =
+      program_model(plan.program, *plan.loss,
+                    {.label_smoothing = plan.label_smoothing, .class_weights = plan.class_weights});
+}
+
+// Weights of a file, and parameters that stay as they are.
+void set_start(const TrainFlags& options, TrainPlan& plan) {
+  if (!options.init_from && !options.freeze) return;
+  const auto model = plan.factory();
+  if (options.init_from) plan.start = read_start(*options.init_from, *model.module);
+  if (options.freeze) plan.frozen = frozen_names(*options.freeze, *model.module);
+  plan.factory = with_start(std::move(plan.factory),
+                            plan.start ? plan.start->tensors : std::vector<NamedTensor>(), plan.frozen);
+}
+
 // Sets the factory and the figures of the model. Returns one such model.
 Model set_model(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan) {
+  set_loss_terms(options, plan);
   if (!plan.program) set_factory(options, recipe, plan);
+  set_start(options, plan);
   auto model = plan.factory();
   plan.metrics = model.metrics;
   std::vector<int64_t> trained;  // the sizes of parameters

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <ranges>
 #include <vector>
 
 #include <lockstep/app/terminal/terminal.h>
@@ -105,6 +106,11 @@ std::string training_text(const TrainPlan& plan) {
   }
   if (plan.trainer.ema > 0) {
     text += fmt::format(", tested with an average of the weights (decay {})", plan.trainer.ema);
+  }
+  if (plan.label_smoothing > 0) text += fmt::format(", label smoothing {}", plan.label_smoothing);
+  if (!plan.class_weights.empty()) {
+    const auto [least, most] = std::ranges::minmax(plan.class_weights);
+    text += fmt::format(", classes weighted by their rows ({:.3g} to {:.3g})", least, most);
   }
   return text + fmt::format(", seed {}", plan.trainer.seed);
 }
@@ -210,6 +216,11 @@ std::string model_text(const TrainPlan& plan) {
   return fmt::format("{}, {} parameters; {}", plan.model, with_commas(plan.parameter_count), start);
 }
 
+std::string frozen_text(const TrainPlan& plan) {
+  const auto more = plan.frozen.size() > 4 ? fmt::format(" and {} more", plan.frozen.size() - 4) : "";
+  return fmt::format("{}{}", fmt::join(plan.frozen | std::views::take(4), ", "), more);
+}
+
 // Whose statistics batch norms use, where replicas may have different ones.
 template <class Row>
 void add_batch_norm_row(const TrainPlan& plan, const Row& row) {
@@ -239,6 +250,8 @@ std::string describe(const TrainPlan& plan, size_t width) {
   } else {
     row("model", model_text(plan));
   }
+  if (plan.start) row("start", start_text(*plan.start));
+  if (!plan.frozen.empty()) row("frozen", frozen_text(plan));
   row("data", data_text(plan.data));
   if (!plan.world.single_process()) row("processes", plan.world.text());
   row("devices", devices_text(plan));

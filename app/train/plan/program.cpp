@@ -43,7 +43,7 @@ std::optional<int64_t> classes_of(const Program& program, const LossChoice& choi
   return classes > 0 ? std::optional(classes) : std::nullopt;
 }
 
-OutputLoss output_loss(const Program& program, const LossChoice& choice) {
+OutputLoss output_loss(const Program& program, const LossChoice& choice, ClassificationOptions classes) {
   switch (choice.loss) {
     case ProgramLoss::kMse:
       return mse();
@@ -52,7 +52,8 @@ OutputLoss output_loss(const Program& program, const LossChoice& choice) {
     case ProgramLoss::kCrossEntropy:
       return token_cross_entropy();
     default:
-      return classification(classes_of(program, choice));
+      classes.classes = classes_of(program, choice);
+      return classification(classes);
   }
 }
 
@@ -202,10 +203,11 @@ std::shared_ptr<const Program> open_program(const std::string& path) {
   return read_program(path);
 }
 
-ModelFactory program_model(const std::shared_ptr<const Program>& program, const LossChoice& choice) {
+ModelFactory program_model(const std::shared_ptr<const Program>& program, const LossChoice& choice,
+                           const ClassificationOptions& classes) {
   check_output(*program, choice);
   if (choice.loss == ProgramLoss::kOwn) return program_factory_own_loss(program, choice.output);
-  return program_factory(program, output_loss(*program, choice), choice.output);
+  return program_factory(program, output_loss(*program, choice, classes), choice.output);
 }
 
 void check_has_evaluation(const Program& program) {

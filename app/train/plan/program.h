@@ -10,6 +10,7 @@
 #include <lockstep/app/train/plan/loss_choice.h>
 #include <lockstep/app/train/plan/train_plan.h>
 #include <lockstep/models/program.h>
+#include <lockstep/support/losses.h>
 #include <lockstep/support/types.h>
 
 namespace lockstep {
@@ -17,9 +18,10 @@ namespace lockstep {
 // Reads the program. Throws WeightsError, which names --program where there is no such file.
 std::shared_ptr<const Program> open_program(const std::string& path);
 
-// Replicas of the program with this loss. Throws UsageError, with the names that there are, for an output
-// that the program does not have.
-ModelFactory program_model(const std::shared_ptr<const Program>& program, const LossChoice& choice);
+// Replicas of the program with this loss. classes: of a classification, without their number. Throws
+// UsageError, with the names that there are, for an output that the program does not have.
+ModelFactory program_model(const std::shared_ptr<const Program>& program, const LossChoice& choice,
+                           const ClassificationOptions& classes = {});
 
 // Throws WeightsError for a program that computes something else in training than in evaluation and has no
 // graph for that.

@@ -10,6 +10,7 @@
 #include <lockstep/app/processes/train_world.h>
 #include <lockstep/app/train/plan/dataset.h>
 #include <lockstep/app/train/plan/loss_choice.h>
+#include <lockstep/app/train/plan/start.h>
 #include <lockstep/models/factory.h>
 #include <lockstep/models/initialize.h>
 #include <lockstep/parallel/trainer.h>
@@ -28,6 +29,10 @@ struct TrainPlan {
   ModelFactory factory;
   std::vector<MetricKind> metrics;               // of the model; a program that returns its loss has none
   std::optional<Initialization> initialization;  // empty: the model's own
+  std::optional<StartWeights> start;             // of a file
+  std::vector<std::string> frozen;               // names of parameters
+  double label_smoothing = 0;
+  std::vector<double> class_weights;  // empty: none
   int64_t parameter_count = 0;
   int64_t largest_bucket = 0;  // gradients that are summed at a time, at most
   bool has_batch_norm = false;

@@ -67,6 +67,14 @@ CLI::Option* add_loss(CLI::App& command, const std::string& flag, TrainFlags& fl
   return add_loss_flag(command, flag, flags.loss);
 }
 
+CLI::Option* add_init_from(CLI::App& command, const std::string& flag, TrainFlags& flags) {
+  return command
+      .add_option(flag, flags.init_from,
+                  "Start from the weights of this safetensors file, as far as names and shapes fit: with "
+                  "another number of classes all but the last layer")
+      ->type_name("FILE");
+}
+
 CLI::Option* add_data(CLI::App& command, const std::string& flag, TrainFlags& flags) {
   return command
       .add_option(
@@ -113,6 +121,11 @@ Json configured_program(const TrainFlags& flags, const TrainPlan&) {
 Json kept_program(const TrainFlags& flags, const TrainPlan& plan) {
   auto path = configured_program(flags, plan);
   return Json::parse(json_line(path)) == path ? path : Json();
+}
+
+// With its whole path. A run that goes on has its own weights, and needs no file.
+Json configured_start(const TrainFlags& flags, const TrainPlan&) {
+  return flags.init_from ? Json(std::filesystem::absolute(*flags.init_from).native()) : Json();
 }
 
 Json given_loss(const TrainFlags& flags) {
@@ -170,6 +183,15 @@ constexpr Setting kTaskSettings[] = {
      .planned = [](const auto& plan) -> Json { return plan.loss ? Json(loss_text(*plan.loss)) : Json(); },
      .config = [](const auto& flags, const auto&) { return given_loss(flags); },
      .on_resume = OnResume::kRefused},
+    {.name = "init-from",  // its file may differ in name between processes: they compare what was taken
+     .commands = kTrain | kSweep,
+     .group = HelpGroup::kTask,
+     .add = add_init_from,
+     .in = kInPlan | kInSweep | kAgreed | kInConfig,
+     .planned = [](const auto& plan) -> Json { return plan.start ? Json(plan.start->sha256) : Json(); },
+     .given = [](const auto& flags, const auto&) { return or_null(flags.init_from); },
+     .config = configured_start,
+     .kept = [](const auto&, const auto&) { return Json(); }},
     {.name = "parameters",
      .in = kInPlan | kAgreed,
      .planned = [](const auto& plan) -> Json { return plan.parameter_count; },

@@ -82,6 +82,27 @@ CLI::Option* add_plateau_patience(CLI::App& command, const std::string& flag, Tr
       ->check(non_negative_int(kMaxEpochs));
 }
 
+CLI::Option* add_label_smoothing(CLI::App& command, const std::string& flag, TrainFlags& flags) {
+  return command
+      .add_option(flag, flags.label_smoothing,
+                  "Share of each row's target that all classes get alike, such as 0.1 (default: none)")
+      ->check(fraction())
+      ->default_str("");
+}
+
+CLI::Option* add_class_weights(CLI::App& command, const std::string& flag, TrainFlags& flags) {
+  return add_choice(command, flag, flags.class_weights, kClassWeightsNames,
+                    "Weights of the classes in the loss. balanced: of classes with few training rows more");
+}
+
+CLI::Option* add_freeze(CLI::App& command, const std::string& flag, TrainFlags& flags) {
+  return command
+      .add_option(flag, flags.freeze,
+                  "Leave parameters as they are whose names match, such as 'conv*'; several patterns: "
+                  "'conv1.*,bn*'")
+      ->type_name("PATTERN");
+}
+
 const OptimizerOptions& optimizer_of(const TrainPlan& plan) { return plan.trainer.replica.optimizer; }
 
 // Null for a value of SGD where that is not the optimizer.
@@ -103,6 +124,15 @@ Json planned_patience(const LrSchedule& lr) {
 Json given_clip_norm(const TrainFlags& flags) {
   const double norm = flags.trainer.replica.clip_norm;
   return norm > 0 ? Json(norm) : Json();
+}
+
+// These are null where nothing was given, as in the plans of earlier versions.
+Json smoothing_or_null(double share) { return share > 0 ? Json(share) : Json(); }
+
+Json list_or_null(const std::vector<double>& values) { return values.empty() ? Json() : Json(values); }
+
+Json balanced_or_null(const TrainFlags& flags) {
+  return flags.class_weights == ClassWeights::kNone ? Json() : named(kClassWeightsNames, flags.class_weights);
 }
 
 // Null without an average, as in the plans of earlier versions.
@@ -165,6 +195,31 @@ constexpr Setting kUpdateSettings[] = {
      .in = kInPlan | kInSweep | kAgreed | kInConfig,
      .planned = [](const auto& plan) { return decay_or_null(plan.trainer); },
      .on_resume = OnResume::kRefusedUnnamed},
+    {.name = "label-smoothing",
+     .commands = kTrain | kSweep,
+     .group = HelpGroup::kOptimizer,
+     .add = add_label_smoothing,
+     .in = kInPlan | kInSweep | kAgreed | kInConfig,
+     .planned = [](const auto& plan) { return smoothing_or_null(plan.label_smoothing); },
+     .on_resume = OnResume::kRefusedUnnamed},
+    {.name = "class-weights",
+     .commands = kTrain | kSweep,
+     .group = HelpGroup::kOptimizer,
+     .add = add_class_weights,
+     .in = kInPlan | kInSweep | kAgreed | kInConfig,
+     .planned = [](const auto& plan) { return list_or_null(plan.class_weights); },
+     .given = [](const auto& flags, const auto&) { return balanced_or_null(flags); },
+     .config = [](const auto& flags, const auto&) { return balanced_or_null(flags); },
+     .on_resume = OnResume::kRefusedUnnamed},
+    {.name = "freeze",
+     .commands = kTrain | kSweep,
+     .group = HelpGroup::kOptimizer,
+     .add = add_freeze,
+     .in = kInPlan | kInSweep | kAgreed | kInConfig,
+     .planned = [](const auto& plan) { return plan.frozen.empty() ? Json() : Json(plan.frozen); },
+     .given = [](const auto& flags, const auto&) { return or_null(flags.freeze); },
+     .config = [](const auto& flags, const auto&) { return or_null(flags.freeze); },
+     .on_resume = OnResume::kRefused},
     {.name = "schedule",
      .commands = kAllCommands,
      .group = HelpGroup::kOptimizer,

@@ -1,0 +1,25 @@
+// The labels of a data set, and weights of its classes.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <lockstep/data/training_data.h>
+#include <lockstep/support/choices.h>
+
+namespace lockstep {
+
+enum class ClassWeights { kNone, kBalanced };
+
+inline constexpr Choice<ClassWeights> kClassWeightsNames[] = {{"none", ClassWeights::kNone},
+                                                              {"balanced", ClassWeights::kBalanced}};
+
+// The one target of each row, in order. Inputs are read with them, some rows at a time.
+std::vector<int64_t> class_labels(const DataRows& rows);
+
+// rows / (classes * rows of the class) for each class, so that all classes weigh alike in the training rows:
+// scikit-learn's "balanced". Throws DataError for data without classes, for a label that is none, and for a
+// class without training rows.
+std::vector<double> balanced_weights(const TrainingData& data);
+
+}  // namespace lockstep
