@@ -24,8 +24,8 @@ TrainingData with_pixels_as_floats(TrainingData data, std::string_view input) {
   }
   if (found->dtype != torch::kUInt8) return data;
   found->dtype = torch::kFloat32;
-  for (auto* rows : {&data.train, &data.test}) {
-    rows->sources = normalized(std::move(rows->sources), {}, std::string(input));
+  for (auto* rows : {&data.train, &data.test, data.validation ? &*data.validation : nullptr}) {
+    if (rows) rows->sources = normalized(std::move(rows->sources), {}, std::string(input));
   }
   return data;
 }

@@ -33,6 +33,15 @@ std::optional<CheckpointInterval> checkpoint_interval(const TrainFlags& flags) {
   return flags.checkpoint_every ? std::optional(parse_interval(*flags.checkpoint_every)) : std::nullopt;
 }
 
+constexpr const char* kTest = "test";
+constexpr const char* kValidation = "validation";
+
+TestSets test_sets(const TrainingData& data) {
+  std::vector<TestSet> sets{{kTest, data.test.sources}};
+  if (data.validation) sets.push_back({kValidation, data.validation->sources});
+  return TestSets(std::move(sets));
+}
+
 double scaled_to_epoch(double seconds, int64_t steps, const TrainPlan& plan) {
   return seconds * static_cast<double>(plan.steps_per_epoch) / static_cast<double>(steps);
 }
@@ -43,7 +52,7 @@ TrainLoop::TrainLoop(const TrainPlan& plan, const TrainFlags& flags, Recorder& r
     : plan_(plan),
       flags_(flags),
       record_(record),
-      trainer_(plan.factory, plan.data.set.train.sources, plan.data.set.test.sources,
+      trainer_(plan.factory, plan.data.set.train.sources, test_sets(plan.data.set),
                trainer_options(plan, flags, trace_)),
       agreement_(plan.world.process_group.get()),
       schedule_(checkpoint_interval(flags)),
@@ -71,6 +80,8 @@ RunReport TrainLoop::run() {
   }
   require_trained();
   report.steps = steps_done_;
+  report.stopped_early = has_stopped_early();
+  if (report.stopped_early && !was_finished) record_.stopped_early(position_);
   if (const auto scale = trainer_.loss_scale(); scale && scale->steps > 0) {
     report.updates_per_step = static_cast<double>(scale->updates) / static_cast<double>(scale->steps);
   }
@@ -100,7 +111,8 @@ RunReport TrainLoop::saved_report() const {
   return {.test_accuracy = accuracy,
           .seconds_per_epoch = scaled_to_epoch(position_.seconds, steps_done_, plan_),
           .was_finished = true,
-          .measured = accuracy && same_test_settings(changed_) && steps_done_ == plan_.total_steps};
+          .measured = accuracy && same_test_settings(changed_) &&
+                      (steps_done_ == plan_.total_steps || has_stopped_early())};
 }
 
 // Takes the steps of the epoch, as far as the run goes, and evaluates. Returns false if --limit-steps ends
@@ -122,26 +134,36 @@ bool TrainLoop::run_epoch(RunReport& run) {
   run.test_loss = report.test.mean_loss();
   run.train_loss = report.trained.sums.mean_loss();
   run.seconds_per_epoch = scaled_to_epoch(seconds, steps_done_, plan_);
+  const double watched_loss = observe_validation(report);
   record_.epoch(report, position_.accuracy);
   if (position_.step < plan_.steps_per_epoch) return false;
-  trainer_.observe_loss(run.test_loss);  // before a checkpoint of this point
+  trainer_.observe_loss(watched_loss);  // before a checkpoint of this point
   begin_next_epoch(seconds, report.trained.lr);
   return true;
 }
 
+// Returns the loss that a schedule watches: with rows that are held out theirs, never that of the test rows.
+double TrainLoop::observe_validation(const EpochReport& report) {
+  if (!report.validation) return report.test.mean_loss();
+  const double loss = report.validation->mean_loss();
+  position_.validation.push_back(accuracy_of(*report.validation).value_or(-loss));
+  return loss;
+}
+
 // seconds: of training so far. A checkpoint of this point belongs to the next epoch.
 void TrainLoop::begin_next_epoch(double seconds, double lr) {
-  const auto accuracy = position_.last_accuracy();
+  const auto score = position_.last_score();
   position_ = {.epoch = position_.epoch + 1,
                .seconds = seconds,
                .lr = lr,
                .epoch_sums = zero_sums(plan_.metrics),
                .recorded_sums = zero_sums(plan_.metrics),
                .accuracy = std::move(position_.accuracy),
+               .validation = std::move(position_.validation),
                .left_out = std::move(position_.left_out)};
   if (!schedule_.on()) return;
   const auto all = agreement_.agree_now(own_news());
-  if (is_finished() || schedule_.due(steps_done_, position_, all.checkpoint_due)) save(accuracy);
+  if (is_finished() || schedule_.due(steps_done_, position_, all.checkpoint_due)) save(score);
 }
 
 // Waits for the epoch's last step, and evaluates.
@@ -154,7 +176,8 @@ EpochReport TrainLoop::evaluated_epoch() {
   take_times();
   EpochReport report{
       .epoch = position_.epoch, .trained = intervals_.epoch(), .seconds = intervals_.seconds_of_epoch(end)};
-  report.test = evaluate();
+  if (plan_.data.set.validation) report.validation = evaluate(kValidation);
+  report.test = evaluate(kTest);
   report.test_seconds = record_.now() - end;
   return report;
 }
@@ -204,14 +227,14 @@ void TrainLoop::after_step(bool last) {
 
 // Alone, a process stops after the current block. Several note a signal, and agree on it after the
 // evaluation.
-RowSums TrainLoop::evaluate() {
+RowSums TrainLoop::evaluate(const char* test_set) {
   const auto where = fmt::format("during the evaluation after epoch {}", position_.epoch);
-  auto test = trainer_.evaluate([&](int64_t rows_done, int64_t rows) {
+  auto test = trainer_.evaluate(test_set, [&](int64_t rows_done, int64_t rows) {
     record_.evaluation(rows_done, rows);
     if (agreement_.single_process()) stop_if_asked(own_news(), where);
   });
   if (!std::isfinite(test.loss)) {  // no step has used the weights after the last step
-    throw LossError(fmt::format("the test loss after epoch {} was not finite", position_.epoch),
+    throw LossError(fmt::format("the {} loss after epoch {} was not finite", test_set, position_.epoch),
                     diverged_hint(plan_), steps_done_);
   }
   if (!agreement_.single_process()) stop_if_asked(agreement_.agree_now(own_news()), where);

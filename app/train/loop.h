@@ -48,7 +48,13 @@ class TrainLoop {
 
  private:
   // Returns true if there is nothing left to do.
-  bool is_finished() const { return position_.is_finished(steps_done_, plan_.total_steps); }
+  bool is_finished() const {
+    return has_stopped_early() || position_.is_finished(steps_done_, plan_.total_steps);
+  }
+  // Between two epochs: the validation has not become better for long enough.
+  bool has_stopped_early() const {
+    return plan_.patience && position_.step == 0 && position_.epochs_since_best() >= *plan_.patience;
+  }
 
   RunReport saved_report() const;
   void restore(const RunState& state);
@@ -59,12 +65,13 @@ class TrainLoop {
   void begin_next_epoch(double seconds, double lr);
   void run_step(std::span<const int64_t> rows);
   void after_step(bool last);
-  RowSums evaluate();
+  RowSums evaluate(const char* test_set);
+  double observe_validation(const EpochReport& report);
   void require_trained();
   void take_sums();
   void take_times();
 
-  void save(std::optional<double> test_accuracy = {});
+  void save(std::optional<double> score = {});
   void require_finite(const TrainState& state) const;
   StepNews own_news() const;
   void stop_if_asked(const StepNews& all, const std::string& where) const;

@@ -41,7 +41,7 @@ void TrainLoop::save_if_new() {
 }
 
 // A collective. Weights with a loss that is not finite, or that are not finite themselves, are never saved.
-void TrainLoop::save(std::optional<double> test_accuracy) {
+void TrainLoop::save(std::optional<double> score) {
   const bool within_epoch = position_.step > 0;
   if (within_epoch) take_sums();  // waits for the step
   const auto state = [&] {
@@ -53,7 +53,7 @@ void TrainLoop::save(std::optional<double> test_accuracy) {
     if (within_epoch) intervals_.add_to(own.position, now);
     return own;
   };
-  record_.checkpoint(state, test_accuracy);
+  record_.checkpoint(state, score);
 }
 
 // A collective: process 0 has the weights. The losses do not show what the last step's update has made.

@@ -28,6 +28,10 @@ std::string plan_text(const TrainPlan& plan, size_t width) {
 
 std::string nothing_left_text(const RunReport& report, const TrainPlan& plan) {
   const auto steps = counted(plan.total_steps, "step");
+  if (report.stopped_early) {
+    return fmt::format("this run has ended after {}, by --patience: there is nothing left to do\n",
+                       counted(report.steps, "step"));
+  }
   const auto text = report.steps > plan.total_steps
                         ? fmt::format("this run ends after {}, the checkpoint has {}", steps, report.steps)
                         : fmt::format("all {} of this run are done", steps);
@@ -129,7 +133,7 @@ void Recorder::epoch(const EpochReport& report, std::span<const double> accuracy
   if (wants_step_lines()) print_curve();
 }
 
-void Recorder::checkpoint(const std::function<RunState()>& state, std::optional<double> test_accuracy) {
+void Recorder::checkpoint(const std::function<RunState()>& state, std::optional<double> score) {
   const Stopwatch began;
   const auto& writer = to_.kept.checkpoints;
   if (writer) attempt([&] { writer->finish(); });
@@ -137,10 +141,18 @@ void Recorder::checkpoint(const std::function<RunState()>& state, std::optional<
   if (!writer) return;
   own.plan = plan_fields(plan_);
   own.environment = environment_json();
-  attempt([&] { to_.kept.save(std::move(own), plan_, flags_, test_accuracy, began); });
+  attempt([&] { to_.kept.save(std::move(own), plan_, flags_, score, began); });
 }
 
 RunState Recorder::newest_state() { return to_.kept.newest_state(plan_.world); }
+
+void Recorder::stopped_early(const RunPosition& position) {
+  const auto since = position.epochs_since_best();
+  const auto last = static_cast<int64_t>(position.validation.size());
+  print(fmt::format("stopped after epoch {}: the validation has not become better for {}, since epoch {}",
+                    last, counted(since, "epoch"), last - since),
+        !flags_.quiet);
+}
 
 void Recorder::went_back(int64_t steps_done, const std::vector<StepRange>& left_out,
                          const std::optional<StepRange>& range, std::string_view reason) {

@@ -63,11 +63,15 @@ class Recorder {
   void epoch(const EpochReport& report, std::span<const double> accuracy);
 
   // Waits for the checkpoint under way, so that memory holds one at most, and queues one of the state that
-  // `state` returns. Every process calls `state`. test_accuracy: if the model was evaluated at this step.
-  void checkpoint(const std::function<RunState()>& state, std::optional<double> test_accuracy);
+  // `state` returns. Every process calls `state`. score: RunPosition::last_score(), if the model was
+  // evaluated at this step.
+  void checkpoint(const std::function<RunState()>& state, std::optional<double> score);
 
   // A collective: the state of the newest checkpoint, as KeptRun::newest_state().
   RunState newest_state();
+
+  // --patience was over after the last epoch.
+  void stopped_early(const RunPosition& position);
 
   // The run has gone back so far. range: what it leaves out now; empty: that was in vain.
   void went_back(int64_t steps_done, const std::vector<StepRange>& left_out,

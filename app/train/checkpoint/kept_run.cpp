@@ -226,16 +226,16 @@ void KeptRun::save_first(const TrainPlan& plan, const TrainFlags& options) {
   const auto planned = plan_fields(plan);
   const bool comparable =  // with the accuracy of later checkpoints, so that it may be the best one
       first.position.step == 0 && same_test_settings(changed_settings(first.plan, planned));
-  const auto last = comparable ? first.position.last_accuracy() : std::nullopt;
+  const auto last = comparable ? first.position.last_score() : std::nullopt;
   first.plan = with_test_settings_of(found->state.plan, planned);
   save(std::move(first), plan, options, last, Stopwatch());
 }
 
 void KeptRun::save(RunState state, const TrainPlan& plan, const TrainFlags& options,
-                   std::optional<double> test_accuracy, Stopwatch began) {
+                   std::optional<double> score, Stopwatch began) {
   state.config = config_text(options, plan, kInConfig | kKept, Unwritable::kComment);
   if (metrics) state.file_bytes = metrics->sizes();
-  checkpoints->save(std::move(state), test_accuracy, began);
+  checkpoints->save(std::move(state), score, began);
 }
 
 RunState KeptRun::newest_state(const TrainWorld& world) {

@@ -60,8 +60,8 @@ struct KeptRun {
 
   // Queues a checkpoint of this state, as CheckpointWriter::save(), and completes it with the configuration
   // and the sizes of the metrics. Throws OutputError.
-  void save(RunState state, const TrainPlan& plan, const TrainFlags& options,
-            std::optional<double> test_accuracy, Stopwatch began);
+  void save(RunState state, const TrainPlan& plan, const TrainFlags& options, std::optional<double> score,
+            Stopwatch began);
 
   // A collective of the run's processes, from begin() on: the state of the newest checkpoint, to which the
   // metrics are cut. In other processes than the first it is empty: they get it by loading. Throws

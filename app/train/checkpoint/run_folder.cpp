@@ -139,9 +139,9 @@ fs::path RunFolder::checkpoint(int64_t step) const {
 
 std::vector<int64_t> RunFolder::steps() const { return numbers_in(checkpoints(), kStep); }
 
-std::optional<double> RunFolder::best_accuracy() const {
+std::optional<double> RunFolder::best_score() const {
   const auto position = position_of(checkpoints() / "best");  // a damaged checkpoint is not the best
-  return position ? position->last_accuracy() : std::nullopt;
+  return position ? position->last_score() : std::nullopt;
 }
 
 void RunFolder::require_writable() const {

@@ -10,7 +10,7 @@
 //     checkpoints/
 //       step-00000235/        data/checkpoint.h, contents.h
 //       last -> step-...      links
-//       best -> step-...      of the highest test accuracy
+//       best -> step-...      of the highest test accuracy, with rows that are held out of theirs
 #pragma once
 
 #include <cstdint>
@@ -39,8 +39,8 @@ class RunFolder {
   // The steps of its checkpoints, whole or damaged, in order.
   std::vector<int64_t> steps() const;
 
-  // The test accuracy of the checkpoint that `best` names; nothing if there is none that can be read.
-  std::optional<double> best_accuracy() const;
+  // RunPosition::last_score() of the checkpoint that `best` names; nothing if there is none that can be read.
+  std::optional<double> best_score() const;
 
   // Throws OutputError if this process could not write to the folder and that of its checkpoints, or could
   // not make them. Changes nothing.

@@ -41,7 +41,7 @@ CheckpointWriter::~CheckpointWriter() {
   if (under_way_.valid()) under_way_.wait();
 }
 
-void CheckpointWriter::save(RunState state, std::optional<double> test_accuracy, Stopwatch began) {
+void CheckpointWriter::save(RunState state, std::optional<double> score, Stopwatch began) {
   std::exception_ptr failed;
   try {
     finish();
@@ -49,8 +49,8 @@ void CheckpointWriter::save(RunState state, std::optional<double> test_accuracy,
     failed = std::current_exception();
   }
   auto task = std::make_shared<std::packaged_task<void()>>(
-      [this, state = std::move(state), test_accuracy, waited = began.lap()]() mutable {
-        write(std::move(state), test_accuracy, waited);
+      [this, state = std::move(state), score, waited = began.lap()]() mutable {
+        write(std::move(state), score, waited);
       });
   under_way_ = task->get_future();
   thread_.post([task] { (*task)(); });
@@ -67,11 +67,12 @@ void CheckpointWriter::finish() {
   }
 }
 
-void CheckpointWriter::write(RunState state, std::optional<double> test_accuracy, double waited) {
+void CheckpointWriter::write(RunState state, std::optional<double> score, double waited) {
   Stopwatch watch;
   CheckpointCost cost{.step = state.trainer.steps, .tensor_bytes = bytes_of(state.trainer), .waited = waited};
   const auto step = state.trainer.steps;
-  const bool best = test_accuracy && *test_accuracy > run_.best_accuracy().value_or(-1);
+  const auto before = run_.best_score();
+  const bool best = score && (!before || *score > *before);
   const auto path = run_.checkpoint(step);
   if (options_.before) options_.before();
   write_checkpoint(path, to_checkpoint(std::move(state)));

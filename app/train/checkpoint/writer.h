@@ -37,10 +37,10 @@ class CheckpointWriter {
   CheckpointWriter(RunFolder run, WriterOptions options);
   ~CheckpointWriter();  // waits for the one under way
 
-  // Waits for the one under way, then queues this one. test_accuracy: if the model was evaluated at this
+  // Waits for the one under way, then queues this one. score: if the model was evaluated at this
   // step. began: when the run began to wait for this checkpoint. Throws OutputError if the one before could
   // not be written; this one then is queued all the same.
-  void save(RunState state, std::optional<double> test_accuracy, Stopwatch began = {});
+  void save(RunState state, std::optional<double> score, Stopwatch began = {});
 
   // Waits for the one under way. Throws OutputError if it could not be written.
   void finish();
@@ -49,7 +49,7 @@ class CheckpointWriter {
   int64_t written() const { return written_; }  // after finish()
 
  private:
-  void write(RunState state, std::optional<double> test_accuracy, double waited);
+  void write(RunState state, std::optional<double> score, double waited);
   void remove_old() const;
 
   const RunFolder run_;

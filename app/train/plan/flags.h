@@ -38,6 +38,8 @@ struct TrainFlags {
   std::optional<std::string> init_from;  // a safetensors file
   std::optional<std::string> freeze;     // patterns of parameters' names
   double label_smoothing = 0;
+  std::optional<double> validation_share;  // of the training rows
+  std::optional<int64_t> patience;         // epochs
   ClassWeights class_weights = ClassWeights::kNone;
   std::optional<int64_t> limit_train;  // rows
   std::optional<int64_t> limit_test;   // rows

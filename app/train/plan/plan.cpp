@@ -14,6 +14,7 @@
 #include <lockstep/app/train/plan/labels.h>
 #include <lockstep/app/train/plan/program.h>
 #include <lockstep/app/train/plan/start.h>
+#include <lockstep/data/held_out.h>
 #include <lockstep/models/costs.h>
 #include <lockstep/parallel/collectives/compressed_sum.h>
 #include <lockstep/parallel/collectives/wire_bytes.h>
@@ -112,6 +113,16 @@ void set_program(const TrainFlags& options, TrainPlan& plan) {
   check_program(plan);
   auto& graph = plan.trainer.replica.cuda_graph;
   if (graph == CudaGraph::kAuto && !plan.program->captures()) graph = CudaGraph::kOff;
+}
+
+void set_validation(const TrainFlags& options, TrainPlan& plan) {
+  plan.validation_share = options.validation_share;
+  plan.patience = options.patience;
+  if (!options.validation_share) return;
+  auto& data = plan.data;
+  hold_out(data.set, *options.validation_share, options.trainer.seed);
+  data.train_hash = data.set.train.hash_of_first(data.set.train.rows);
+  if (plan.program) check_evaluation_rows(*plan.program, data.set.validation->rows);
 }
 
 // The loss's terms, whose weights need the data: a program's factory is made anew with them.
@@ -281,6 +292,7 @@ TrainPlan make_train_plan(const TrainFlags& options, std::optional<LoadedData> d
   set_arithmetic(plan.trainer.replica.precision, plan.deterministic);
   plan.data = data ? std::move(*data)
                    : load_data(options.data, options.trainer.seed, {options.limit_train, options.limit_test});
+  set_validation(options, plan);
   set_batches(options, recipe, plan);
   check_program_rows(plan);
   {

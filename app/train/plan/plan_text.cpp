@@ -23,9 +23,11 @@ namespace lockstep {
 namespace {
 
 std::string data_text(const LoadedData& data) {
-  auto text =
-      fmt::format("{}, {} training and {} test {}s ({})", data.set.name, with_commas(data.set.train.rows),
-                  data.test_count(), data.set.row_noun, data.origin);
+  const auto& set = data.set;
+  const auto held_out =
+      set.validation ? fmt::format(", {} validation", with_commas(set.validation->rows)) : "";
+  auto text = fmt::format("{}, {} training{} and {} test {}s ({})", set.name, with_commas(set.train.rows),
+                          held_out, data.test_count(), set.row_noun, data.origin);
   if (!data.set.content.empty()) text += ": " + data.set.content;
   return text;
 }
@@ -111,6 +113,9 @@ std::string training_text(const TrainPlan& plan) {
   if (!plan.class_weights.empty()) {
     const auto [least, most] = std::ranges::minmax(plan.class_weights);
     text += fmt::format(", classes weighted by their rows ({:.3g} to {:.3g})", least, most);
+  }
+  if (plan.patience) {
+    text += fmt::format(", ended by {} without a better validation", counted(*plan.patience, "epoch"));
   }
   return text + fmt::format(", seed {}", plan.trainer.seed);
 }

@@ -85,6 +85,7 @@ std::string epoch_lines(const EpochReport& report, const TrainPlan& plan) {
   auto text =
       fmt::format("{} | {} | test {} | {:.1f} s", place_in_run("epoch", report.epoch, plan.epochs, true),
                   trained, epoch_text(report.test), report.seconds);
+  if (report.validation) text += "\n    validation " + epoch_text(*report.validation);
   if (sums.rows == 0) return text;
   text += fmt::format("\n    lr {:.3g}", report.trained.lr);
   if (const auto phases = report.trained.mean_times()) {
@@ -143,6 +144,12 @@ Json epoch_json(const EpochReport& report) {
   }
   add_loss_scale(report.trained, json);
   json.update(test_means(report.test));
+  if (report.validation) {
+    const auto means = test_means(*report.validation);
+    for (const auto& [key, value] : means.items()) {
+      json["validation" + key.substr(std::string_view("test").size())] = value;
+    }
+  }
   json["train_seconds"] = report.seconds;
   json["test_seconds"] = report.test_seconds;
   return json;
@@ -150,6 +157,7 @@ Json epoch_json(const EpochReport& report) {
 
 Json done_json(const RunReport& report) {
   Json json{{"event", "end"}, {"status", "done"}, {"steps", report.steps}};
+  if (report.stopped_early) json["stopped_early"] = true;
   if (report.measured) {
     if (report.test_accuracy) json["test_accuracy"] = *report.test_accuracy;
     if (!report.test_accuracy) json["test_loss"] = report.test_loss;

@@ -39,6 +39,7 @@ struct EpochReport {
   StepInterval trained{};
   double seconds = 0;  // of training alone, as if it had had no break
   RowSums test{};
+  std::optional<RowSums> validation{};  // of the rows that are held out
   double test_seconds = 0;
 };
 
@@ -48,6 +49,7 @@ struct RunReport {
   double train_loss = 0;                  // mean over the last epoch's images, each before its step
   double seconds_per_epoch = 0;  // training alone, scaled to a whole epoch if a limit cut the run short
   int64_t steps = 0;
+  bool stopped_early = false;   // --patience was over
   double updates_per_step = 1;  // below 1 if steps were skipped in fp16
   int64_t peak_bytes = 0;
   bool was_finished = false;  // there was nothing left to do

@@ -30,6 +30,11 @@ bool RunPosition::leaves_out(StepRange numbers) const {
   return true;
 }
 
+int64_t RunPosition::epochs_since_best() const {
+  if (validation.empty()) return 0;
+  return validation.end() - std::max_element(validation.begin(), validation.end()) - 1;
+}
+
 Json to_json(const std::vector<StepRange>& ranges) {
   auto json = Json::array();
   for (const auto& range : ranges) json.push_back({range.first, range.last});
@@ -37,17 +42,19 @@ Json to_json(const std::vector<StepRange>& ranges) {
 }
 
 Json to_json(const RunPosition& position) {
-  return {{"epoch", position.epoch},
-          {"step", position.step},
-          {"epoch_seconds", position.epoch_seconds},
-          {"seconds", position.seconds},
-          {"lr", position.lr},
-          {"epoch_sums", to_json(position.epoch_sums)},
-          {"recorded_sums", to_json(position.recorded_sums)},
-          {"epoch_skipped", position.epoch_skipped},
-          {"recorded_skipped", position.recorded_skipped},
-          {"accuracy", position.accuracy},
-          {"left_out", to_json(position.left_out)}};
+  Json json{{"epoch", position.epoch},
+            {"step", position.step},
+            {"epoch_seconds", position.epoch_seconds},
+            {"seconds", position.seconds},
+            {"lr", position.lr},
+            {"epoch_sums", to_json(position.epoch_sums)},
+            {"recorded_sums", to_json(position.recorded_sums)},
+            {"epoch_skipped", position.epoch_skipped},
+            {"recorded_skipped", position.recorded_skipped},
+            {"accuracy", position.accuracy},
+            {"left_out", to_json(position.left_out)}};
+  if (!position.validation.empty()) json["validation"] = position.validation;  // as earlier versions
+  return json;
 }
 
 RunPosition read_position(const Json& json) {
@@ -63,6 +70,7 @@ RunPosition read_position(const Json& json) {
     position.epoch_skipped = json.value("epoch_skipped", int64_t{0});  // earlier versions have none
     position.recorded_skipped = json.value("recorded_skipped", int64_t{0});
     position.accuracy = json.at("accuracy").get<std::vector<double>>();
+    position.validation = json.value("validation", std::vector<double>());
     position.left_out = read_ranges(json.at("left_out"));
     return position;
   } catch (const Json::exception& error) {

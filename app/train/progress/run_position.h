@@ -29,7 +29,9 @@ struct RunPosition {
   RowSums recorded_sums{};    // of the steps since the last step line of the metrics
   int64_t epoch_skipped = 0;  // these two: of the same steps, those without an update (fp16)
   int64_t recorded_skipped = 0;
-  std::vector<double> accuracy = {};     // on the test set, after each epoch
+  std::vector<double> accuracy = {};  // on the test set, after each epoch
+  // Of the rows that are held out, after each epoch: the accuracy, or the negative loss of a model without.
+  std::vector<double> validation = {};
   std::vector<StepRange> left_out = {};  // steps that are not taken, since a loss was not finite
 
   bool leaves_out(int64_t number) const;     // the step of the run, from 1
@@ -39,6 +41,14 @@ struct RunPosition {
   std::optional<double> last_accuracy() const {
     return accuracy.empty() ? std::nullopt : std::optional(accuracy.back());
   }
+
+  // What the best checkpoint has the most of: the newest validation, without one the accuracy.
+  std::optional<double> last_score() const {
+    return validation.empty() ? last_accuracy() : std::optional(validation.back());
+  }
+
+  // The epochs since the first one with the highest validation; 0 before the first.
+  int64_t epochs_since_best() const;
 
   // Returns true if so many steps are the whole run, which may end earlier than it was to end before. In the
   // middle of an epoch the evaluation after its last step may be left to do.

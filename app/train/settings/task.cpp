@@ -90,6 +90,20 @@ CLI::Option* add_limit_train(CLI::App& command, const std::string& flag, TrainFl
       ->check(positive_int(kMaxRows));
 }
 
+CLI::Option* add_validation_share(CLI::App& command, const std::string& flag, TrainFlags& flags) {
+  return command
+      .add_option(flag, flags.validation_share,
+                  "Hold out this share of the training rows, such as 0.1, and evaluate them after each epoch")
+      ->check(open_fraction());
+}
+
+CLI::Option* add_patience(CLI::App& command, const std::string& flag, TrainFlags& flags) {
+  return command
+      .add_option(flag, flags.patience,
+                  "With --validation-share: stop after N epochs without a better validation")
+      ->check(positive_int(kMaxEpochs));
+}
+
 CLI::Option* add_limit_test(CLI::App& command, const std::string&, TrainFlags& flags) {
   return add_limit_test_flag(command, flags.limit_test);
 }
@@ -222,6 +236,19 @@ constexpr Setting kTaskSettings[] = {
      .planned = [](const auto& plan) -> Json { return plan.data.set.train.rows; },
      .config = [](const auto& flags, const auto&) { return or_null(flags.limit_train); },
      .on_resume = OnResume::kRefused},
+    {.name = "validation-share",
+     .commands = kTrain,
+     .group = HelpGroup::kTask,
+     .add = add_validation_share,
+     .in = kInPlan | kAgreed | kInConfig,
+     .planned = [](const auto& plan) { return or_null(plan.validation_share); },
+     .on_resume = OnResume::kRefused},
+    {.name = "patience",
+     .commands = kTrain,
+     .group = HelpGroup::kTask,
+     .add = add_patience,
+     .in = kInPlan | kAgreed | kInConfig,
+     .planned = [](const auto& plan) { return or_null(plan.patience); }},
     {.name = "limit-test",
      .key = "test_rows",
      .commands = kTrain | kSweep,

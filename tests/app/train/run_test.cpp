@@ -258,3 +258,38 @@ TEST_CASE("replicas that differ end the run, and the metrics say so") {
   CHECK(last.at("status") == "failed");
   CHECK(last.at("reason") == error);
 }
+
+TEST_CASE("a run ends when its validation has not become better for as many epochs as --patience") {
+  auto options = small_run();
+  options.epochs = 30;
+  options.validation_share = .2;
+  options.patience = 2;
+  options.lr = 1e-12;  // nothing is learnt, so that the first epoch stays the best
+  const auto run = ran(options, 1e-3);
+  std::vector<json> epochs;
+  for (const auto& event : run.metrics) {
+    if (event.at("event") == "epoch") epochs.push_back(event);
+  }
+  REQUIRE(epochs.size() == 3);
+  for (const auto& epoch : epochs) {
+    CHECK(epoch.at("validation_accuracy") == epochs.front().at("validation_accuracy"));
+    CHECK(epoch.contains("validation_loss"));
+  }
+  CHECK(run.metrics.back().at("status") == "done");
+  CHECK(run.metrics.back().at("stopped_early") == true);
+}
+
+TEST_CASE("epochs are counted since the first one with the best validation") {
+  struct Case {
+    std::vector<double> validation;
+    int64_t since;
+  };
+  for (const auto& [validation, since] :
+       {Case{{}, 0}, Case{{.5}, 0}, Case{{.5, .5}, 1}, Case{{.5, .6, .4, .6}, 2}, Case{{-3, -2, -1}, 0}}) {
+    RunPosition position{.validation = validation};
+    CHECK(position.epochs_since_best() == since);
+    CHECK(read_position(to_json(position)).validation == validation);
+  }
+  CHECK(RunPosition{.accuracy = {.9}, .validation = {.5}}.last_score() == .5);  // never of the test rows
+  CHECK(RunPosition{.accuracy = {.9}}.last_score() == .9);
+}

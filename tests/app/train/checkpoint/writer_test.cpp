@@ -49,7 +49,7 @@ TEST_CASE("the best checkpoint is the best of those written, whatever other epoc
   CHECK(save(10, {.5, .4}) == "step-00000010");
   CHECK(save(20, {.5, .4, .9, .8}) == "step-00000020");  // .9 has no checkpoint
   CHECK(save(30, {.5, .4, .9, .8, .7}) == "step-00000020");
-  CHECK(run.best_accuracy() == .8);
+  CHECK(run.best_score() == .8);
 }
 
 TEST_CASE("a checkpoint that cannot be written is an error of the next call, once") {

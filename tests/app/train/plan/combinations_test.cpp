@@ -80,6 +80,7 @@ const std::vector<Refused> kRefused = {
     {both(invariant, [](auto& o) { o.replica.sync.hook = bf16_hook(); }), {"invariant", "sync"}, {}, {}},
     {{}, {}, {"--invariant", "--sync", "overlapped"}, {"--invariant", "--sync"}},  // has no effect
     {{}, {}, {"--invariant", "--allreduce", "ring"}, {"--invariant", "--allreduce"}},
+    {{}, {}, {"--patience", "3"}, {"--patience", "--validation-share"}},
     {{},
      {},
      {"--program", "net.pt2", "--loss", "mse", "--label-smoothing", ".1"},

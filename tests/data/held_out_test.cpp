@@ -1,0 +1,81 @@
+// Rows that are held out for validation.
+#include <lockstep/tests/catch.h>
+
+#include <torch/types.h>
+
+#include <string>
+#include <vector>
+
+#include <lockstep/data/held_out.h>
+#include <lockstep/data/known_data.h>
+#include <lockstep/support/error.h>
+#include <lockstep/tests/support/refusal.h>
+
+using namespace lockstep;
+using namespace lockstep::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+std::vector<int64_t> held_out(uint64_t seed, int64_t rows, double share) {
+  std::vector<int64_t> numbers;
+  for (int64_t row = 0; row < rows; ++row) {
+    if (is_held_out(seed, row, share)) numbers.push_back(row);
+  }
+  return numbers;
+}
+
+// Row i has the label i % 10, and i in its first pixel.
+TrainingData numbered(int64_t rows) {
+  auto images = torch::zeros({rows, 1, 28, 28}, torch::kUInt8);
+  images.select(1, 0).select(1, 0).select(1, 0).copy_(torch::arange(rows));
+  const ImageSet set{.images = images, .labels = torch::arange(rows).remainder(10).to(torch::kUInt8)};
+  return as_training_data(Dataset{.name = "mine", .train = set, .test = set});
+}
+
+std::vector<int64_t> first_pixels(const DataRows& rows) {
+  const auto source = rows.sources(torch::kCPU);
+  Batch into(std::make_shared<const BatchSpec>(source->spec()));
+  source->gather(torch::arange(rows.rows), 0, into);
+  std::vector<int64_t> pixels;
+  for (int64_t row = 0; row < rows.rows; ++row) {
+    pixels.push_back(std::lround(into[0][row].flatten()[0].item<double>()));
+  }
+  return pixels;
+}
+
+}  // namespace
+
+TEST_CASE("rows are held out by the formula that the header has in Python") {
+  CHECK(held_out(0, 40, .2) == std::vector<int64_t>{2, 3, 4, 5, 7, 11, 12, 13, 16, 19, 25, 26, 29, 36});
+  CHECK(held_out(7, 40, .2) == std::vector<int64_t>{3, 4, 6, 9, 15, 16, 26, 31, 36});
+  CHECK(held_out(0, 10000, .1).size() == 1009);
+  for (const auto row : held_out(0, 10000, .1)) CHECK(is_held_out(0, row, .2));
+}
+
+TEST_CASE("training rows are those that are not held out, with their own contents") {
+  auto data = numbered(40);
+  const auto all = data.train.hash_of_first(40);
+  hold_out(data, .2, 7);
+  REQUIRE(data.validation.has_value());
+  CHECK(first_pixels(*data.validation) == std::vector<int64_t>{3, 4, 6, 9, 15, 16, 26, 31, 36});
+  CHECK(data.train.rows == 31);
+  CHECK(first_pixels(data.train).at(3) == 5);
+  CHECK(first_pixels(data.test).size() == 40);
+  CHECK(data.train.hash_of_first(31) != all);
+  CHECK(data.train.hash_of_first(31) != data.validation->hash_of_first(9));
+}
+
+TEST_CASE("pixels of held out rows become floats like those of the others") {
+  auto data = numbered(40);
+  hold_out(data, .2, 7);
+  data = with_pixels_as_floats(std::move(data), data.spec.at(0).name);
+  CHECK(data.validation->sources(torch::kCPU)->spec().at(0).dtype ==
+        data.train.sources(torch::kCPU)->spec().at(0).dtype);
+}
+
+TEST_CASE("a share that leaves no row to train on or to validate with is refused, with the numbers") {
+  auto data = numbered(3);
+  CHECK_THAT(refusal_of([&] { hold_out(data, 1e-9, 0); }),
+             ContainsSubstring("of 3 training images leaves 3 to train on and 0 to validate with"));
+}
