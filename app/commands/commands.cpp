@@ -21,6 +21,7 @@
 #include <lockstep/app/commands/devices.h>
 #include <lockstep/app/commands/eval.h>
 #include <lockstep/app/commands/list_recipes.h>
+#include <lockstep/app/commands/predict.h>
 #include <lockstep/app/commands/program_show.h>
 #include <lockstep/app/completion/completion.h>
 #include <lockstep/app/doctor/doctor.h>
@@ -155,6 +156,7 @@ std::unique_ptr<CLI::App> build_cli(std::vector<std::string> launched) {
   setup_train(*app);
   setup_launch(*app, std::move(launched));
   setup_eval(*app);
+  setup_predict(*app);
   setup_recipes(*app);
   setup_bench(*app);
   setup_plot(*app);

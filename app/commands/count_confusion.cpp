@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kMostClasses = 5000;
+constexpr int64_t kMostInMatrix = 5000;
 
 std::vector<int64_t> as_vector(const torch::Tensor& numbers) {
   const auto contiguous = numbers.to(torch::kInt64).contiguous();
@@ -31,9 +31,9 @@ void check_has_confusion(const TrainingData& data) {
     throw UsageError(fmt::format("--confusion counts classes, {} has none: {}", data.name, data.no_classes),
                      "leave --confusion out");
   }
-  if (*data.classes > kMostClasses) {
+  if (*data.classes > kMostInMatrix) {
     throw UsageError(fmt::format("--confusion counts {} classes at most, {} has {}",
-                                 with_commas(kMostClasses), data.name, with_commas(*data.classes)),
+                                 with_commas(kMostInMatrix), data.name, with_commas(*data.classes)),
                      "leave --confusion out");
   }
 }
@@ -45,10 +45,10 @@ Confusion count_confusion(std::span<const Model> models,
   std::vector<int64_t> rows(static_cast<size_t>(data.test.rows));
   std::iota(rows.begin(), rows.end(), int64_t{0});
   const auto logits = predict(models, sources, rows, precision, workers, communicator);
-  if (logits.dim() != 2 || logits.size(1) > kMostClasses) {
+  if (logits.dim() != 2 || logits.size(1) > kMostInMatrix) {
     throw UsageError(fmt::format("--confusion needs logits (rows, classes) of {} classes at most, the output "
                                  "of the model is [{}]",
-                                 with_commas(kMostClasses), fmt::join(logits.sizes(), ", ")),
+                                 with_commas(kMostInMatrix), fmt::join(logits.sizes(), ", ")),
                      "leave --confusion out");
   }
   Confusion confusion(std::max(logits.size(1), *data.classes), data.class_names);

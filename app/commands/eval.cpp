@@ -17,14 +17,10 @@
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/commands/count_confusion.h>
 #include <lockstep/app/files/json_file.h>
-#include <lockstep/app/files/weights_file.h>
 #include <lockstep/app/processes/one_process.h>
 #include <lockstep/app/run_files/row_sums.h>
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/app/terminal/terminal.h>
-#include <lockstep/app/train/checkpoint/run_config.h>
-#include <lockstep/app/train/checkpoint/run_folder.h>
-#include <lockstep/app/train/checkpoint/run_program.h>
 #include <lockstep/app/train/plan/combinations.h>
 #include <lockstep/app/train/plan/dataset.h>
 #include <lockstep/app/train/plan/notices.h>
@@ -33,7 +29,6 @@
 #include <lockstep/app/train/settings/settings.h>
 #include <lockstep/data/data_folder.h>
 #include <lockstep/models/factory.h>
-#include <lockstep/models/load_weights.h>
 #include <lockstep/models/program.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/training/evaluation.h>
@@ -45,28 +40,6 @@
 
 namespace lockstep {
 namespace {
-
-struct NamedWeights {
-  std::string path;
-  WeightsFile file;
-  RunData run = {};                 // nothing for a file
-  RunProgram program = {};          // null for a model of lockstep
-  bool pythons = false;             // their names are those of Python's state_dict()
-  ClassificationOptions loss = {};  // as the run has trained with it
-};
-
-// A test has the loss of its run. Files of weights know none: they are tested with the plain one.
-ClassificationOptions trained_loss(const nlohmann::ordered_json& planned) {
-  ClassificationOptions loss;
-  if (const auto smoothing = planned.find("label_smoothing");
-      smoothing != planned.end() && smoothing->is_number()) {
-    loss.label_smoothing = smoothing->get<double>();
-  }
-  if (const auto weights = planned.find("class_weights"); weights != planned.end() && weights->is_array()) {
-    loss.class_weights = weights->get<std::vector<double>>();
-  }
-  return loss;
-}
 
 ModelFactory factory_of(const NamedWeights& named, const LoadedData& data, Precision precision) {
   if (const auto& program = named.program.program) {
@@ -82,12 +55,6 @@ ModelFactory factory_of(const NamedWeights& named, const LoadedData& data, Preci
   return make_model_factory(spec);
 }
 
-// Weights of the program's own file are in its modules.
-void load_into(torch::nn::Module& module, const NamedWeights& named) {
-  if (!named.pythons) return load_weights_into(module, named.file.weights);
-  if (!named.file.weights.empty()) dynamic_cast<ProgramModule&>(module).load_state_dict(named.file.weights);
-}
-
 // Before anything is evaluated.
 void check_confusion(const NamedWeights& named, const TrainingData& data) {
   check_has_confusion(data);
@@ -96,74 +63,6 @@ void check_confusion(const NamedWeights& named, const TrainingData& data) {
   throw UsageError(
       fmt::format("--confusion counts classes, the program's loss is {}", loss_text(named.program.loss)),
       "leave --confusion out, or name the output that has logits: --loss classification:OUTPUT");
-}
-
-// Creates one model with these weights on each device.
-std::vector<Model> models_with(const NamedWeights& named, const LoadedData& data, Precision precision,
-                               std::span<const torch::Device> devices) {
-  const auto& [path, file] = std::tie(named.path, named.file);
-  const auto factory = factory_of(named, data, precision);
-  std::vector<Model> models;
-  for (const auto device : devices) {
-    models.push_back(factory());
-    try {
-      load_into(*models.back().module, named);
-    } catch (const WeightsError& error) {
-      throw WeightsError(fmt::format("{} does not fit {}: {}", path, file.model, error.message()),
-                         error.hint_text());
-    }
-    move_module(*models.back().module, device, dtype_of(precision));
-  }
-  return models;
-}
-
-// An exported program's weights: those of its file, or those of a safetensors file.
-NamedWeights program_weights(const EvalOptions& options) {
-  if (options.model) {
-    throw UsageError("--program cannot be combined with --model: it is the model", "leave one of them out");
-  }
-  RunProgram program{open_program(*options.program), options.loss.value_or(LossChoice())};
-  std::vector<NamedTensor> weights;
-  if (options.weights) weights = load_weights_of_program(*options.weights);
-  return {.path = options.weights.value_or(*options.program),
-          .file = {.model = kProgramModel, .weights = std::move(weights)},
-          .program = std::move(program),
-          .pythons = true};
-}
-
-NamedWeights named_weights(const EvalOptions& options) {
-  if (options.program && !options.run) return program_weights(options);
-  if (options.weights.has_value() == options.run.has_value()) {
-    throw UsageError(
-        options.run ? "two names of weights are given" : "nothing to evaluate: no weights are named",
-        "give the folder of a run, --weights FILE or --program FILE");
-  }
-  if (options.loss && !options.run) {
-    throw UsageError("--loss is a setting of --program: lockstep's models have one loss",
-                     "leave --loss out, or name the program: --program FILE");
-  }
-  if (options.weights) return {*options.weights, load_weights(*options.weights, options.model), {}};
-  auto found = open_checkpoint(*options.run, warn);
-  const auto& planned = found.state.plan;
-  const auto named = planned.contains("model") && planned.at("model").is_string()
-                         ? std::optional(planned.at("model").get<std::string>())
-                         : std::nullopt;
-  const auto path = found.path.native();
-  const auto trained_on = run_data(found);
-  if (auto program = run_program(found, options.program); program.program) {
-    if (options.loss) program.loss = *options.loss;
-    return {.path = path,
-            .file = {.model = kProgramModel, .weights = evaluated_weights(std::move(found.state.trainer))},
-            .run = trained_on,
-            .program = std::move(program),
-            .loss = trained_loss(planned)};
-  }
-  const auto loss = trained_loss(planned);
-  return {
-      .path = path,
-      .file = as_weights_of(path, evaluated_weights(std::move(found.state.trainer)), named, options.model),
-      .run = trained_on,
-      .loss = loss};
 }
 
 // The accuracy in the run's metrics is that of its own images.
@@ -270,7 +169,7 @@ void run_eval(const EvalOptions& options) {
   warn_of_threads(options.threads, devices);
   if (!named.program.program) data.set = as_images(std::move(data.set), file.model);
   if (options.confusion) check_confusion(named, data.set);
-  const auto models = models_with(named, data, precision, devices);
+  const auto models = models_with(named, factory_of(named, data, precision), precision, devices);
 
   ReplicaWorkers workers(devices, options.threads);
   // For one small collective: NCCL would take longer to start.

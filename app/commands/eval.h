@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include <lockstep/app/train/plan/loss_choice.h>
+#include <lockstep/app/commands/named_weights.h>
 #include <lockstep/parallel/training/precision.h>
 
 namespace CLI {
@@ -14,15 +14,10 @@ class App;
 
 namespace lockstep {
 
-struct EvalOptions {
-  std::optional<std::string> run;      // its folder, or that of a checkpoint
-  std::optional<std::string> weights;  // instead: a safetensors file
-  std::optional<std::string> model;    // default: the model that the file names
-  std::optional<std::string> program;  // instead: an exported program's file
-  std::optional<LossChoice> loss;      // of the program; default: the run's, else classification
-  std::optional<std::string> data;     // default: the run's
-  std::optional<uint64_t> seed;        // of synthetic data; default: the run's
-  std::optional<int64_t> limit_test;   // rows
+struct EvalOptions : WeightsOptions {
+  std::optional<std::string> data;    // default: the run's
+  std::optional<uint64_t> seed;       // of synthetic data; default: the run's
+  std::optional<int64_t> limit_test;  // rows
   std::string devices = "auto";
   std::optional<int> threads;  // per replica
   Precision precision = Precision::kFp32;

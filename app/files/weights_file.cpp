@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <system_error>
 
+#include <lockstep/app/files/json_file.h>
 #include <lockstep/data/safetensors.h>
 #include <lockstep/models/factory.h>
 #include <lockstep/support/error.h>
@@ -18,6 +20,13 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kModelKey = "model";
+constexpr const char* kFactsKey = "network";
+
+std::optional<NetworkFacts> facts_in(const TensorFile& file) {
+  const auto found = file.metadata.find(kFactsKey);
+  if (found == file.metadata.end()) return std::nullopt;
+  return read_facts(nlohmann::ordered_json::parse(found->second, nullptr, /*allow_exceptions=*/false));
+}
 
 // Returns "w-1.safetensors" for "w.safetensors", or the next free number.
 fs::path free_name(const fs::path& folder, const fs::path& name) {
@@ -56,9 +65,10 @@ TensorFile load_file(const std::string& path) {
 }  // namespace
 
 void save_weights(std::vector<NamedTensor> weights, const std::string& model, const std::string& path,
-                  bool overwrite) {
-  const TensorFile file = {.tensors = std::move(weights),
-                           .metadata = {{kModelKey, model}, {"lockstep", LOCKSTEP_VERSION}}};
+                  bool overwrite, const std::optional<NetworkFacts>& facts) {
+  TensorFile file = {.tensors = std::move(weights),
+                     .metadata = {{kModelKey, model}, {"lockstep", LOCKSTEP_VERSION}}};
+  if (facts) file.metadata.emplace(kFactsKey, json_line(to_json(*facts)));
   try {
     save_safetensors(path, file, overwrite);
   } catch (const OutputError& error) {
@@ -72,8 +82,12 @@ void save_weights(std::vector<NamedTensor> weights, const std::string& model, co
 WeightsFile load_weights(const std::string& path, const std::optional<std::string>& model) {
   auto file = load_file(path);
   const auto named = file.metadata.find(kModelKey);
-  return as_weights_of(path, std::move(file.tensors),
-                       named == file.metadata.end() ? std::nullopt : std::optional(named->second), model);
+  auto facts = facts_in(file);
+  auto weights =
+      as_weights_of(path, std::move(file.tensors),
+                    named == file.metadata.end() ? std::nullopt : std::optional(named->second), model);
+  weights.facts = std::move(facts);
+  return weights;
 }
 
 std::vector<NamedTensor> load_weights_of_program(const std::string& path) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <lockstep/app/files/network_facts.h>
 #include <lockstep/support/types.h>
 
 namespace lockstep {
@@ -16,12 +17,14 @@ inline constexpr const char* kProgramModel = "program";
 // Throws OutputError. If the weights cannot be written to `path` (for example because a file has appeared
 // there meanwhile), they are written under another name beside it or in the folder for temporary files, and
 // the error says where.
+// facts: what the network was trained on, for the file's metadata.
 void save_weights(std::vector<NamedTensor> weights, const std::string& model, const std::string& path,
-                  bool overwrite);
+                  bool overwrite, const std::optional<NetworkFacts>& facts = {});
 
 struct WeightsFile {
   std::string model;  // one of model_names()
   std::vector<NamedTensor> weights;
+  std::optional<NetworkFacts> facts = {};  // nothing in files of Python and of earlier versions
 };
 
 // Reads the file. `model`: needed only if the file does not name its model. Throws WeightsError if the file

@@ -88,7 +88,7 @@ Thrown keep(TrainLoop& loop, const TrainPlan& plan, const TrainFlags& flags, Run
       if (plan.program) {
         save_program_weights(plan.program, weights, *flags.save, flags.overwrite);
       } else {
-        save_weights(std::move(weights), plan.model, *flags.save, flags.overwrite);
+        save_weights(std::move(weights), plan.model, *flags.save, flags.overwrite, plan.facts);
       }
       say(fmt::format("{} saved to {}\n", loop.has_average() ? "averaged weights" : "weights", *flags.save));
     });

@@ -168,7 +168,9 @@ void run_checkpoint_export(const std::string& path, const std::string& file, boo
   if (program) {
     save_program_weights(program, weights, file, overwrite);
   } else {
-    save_weights(std::move(weights), found.state.plan.at("model").get<std::string>(), file, overwrite);
+    const auto& plan = found.state.plan;
+    const auto facts = plan.contains("network") ? read_facts(plan.at("network")) : std::nullopt;
+    save_weights(std::move(weights), plan.at("model").get<std::string>(), file, overwrite, facts);
   }
   write_stdout(fmt::format("weights of {} saved to {}\n", found.path.native(), file));
 }

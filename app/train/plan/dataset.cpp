@@ -100,6 +100,23 @@ std::string speed_unit(const TrainingData& data) {
   return data.row_noun == "image" ? "img/s" : data.row_noun + "s/s";
 }
 
+std::optional<NetworkFacts> facts_of(const TrainingData& data) {
+  constexpr int64_t kMostClassNames = 100'000;
+  const auto input = std::ranges::find(data.spec, Role::kInput, &TensorSpec::role);
+  if (std::ranges::count(data.spec, Role::kInput, &TensorSpec::role) != 1) return std::nullopt;
+  if (std::ranges::any_of(input->row_shape, [](int64_t size) { return size < 0; })) return std::nullopt;
+  if (!data.classes || *data.classes > kMostClassNames) return std::nullopt;
+  NetworkFacts facts{.input = input->name,
+                     .row_shape = input->row_shape,
+                     .bytes = input->dtype == torch::kUInt8,
+                     .classes = data.class_names};
+  facts.classes.resize(std::min(facts.classes.size(), static_cast<size_t>(*data.classes)));
+  for (auto next = std::ssize(facts.classes); next < *data.classes; ++next) {
+    facts.classes.push_back(std::to_string(next));
+  }
+  return facts;
+}
+
 TrainingData as_images(TrainingData data, const std::string& model) {
   const auto inputs = std::ranges::count(data.spec, Role::kInput, &TensorSpec::role);
   const auto image = std::ranges::find(data.spec, Role::kInput, &TensorSpec::role);

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include <lockstep/app/files/network_facts.h>
 #include <lockstep/data/known_data.h>
 #include <lockstep/models/factory.h>
 
@@ -38,6 +39,10 @@ LoadedData load_data(const std::optional<std::string>& data, uint64_t seed, cons
 
 // "img/s" if rows are images, else "rows/s".
 std::string speed_unit(const TrainingData& data);
+
+// What a network for these data needs to be used without them. Nothing for data with several inputs, with
+// sizes that differ between batches, without classes or with more than 100,000. Call it before as_images().
+std::optional<NetworkFacts> facts_of(const TrainingData& data);
 
 // Returns the data as the models of models/factory.h take them: images of floats in [0, 1] from bytes. Throws
 // DataError, which names the model, unless a row is one image (channels, height, width) of floats or uint8

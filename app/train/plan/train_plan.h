@@ -35,6 +35,7 @@ struct TrainPlan {
   std::optional<double> validation_share;  // of the training rows
   std::optional<int64_t> patience;         // epochs without a better validation
   std::vector<double> class_weights;       // empty: none
+  std::optional<NetworkFacts> facts;       // where there are one input and classes
   int64_t parameter_count = 0;
   int64_t largest_bucket = 0;  // gradients that are summed at a time, at most
   bool has_batch_norm = false;

@@ -283,3 +283,51 @@ TEST_CASE("eval counts which classes are taken for which, on any devices alike")
   // The diagonal is the accuracy, which the evaluation counts in another way.
   CHECK(right == std::llround(one.at("test_accuracy").get<double>() * kTestRows));
 }
+
+TEST_CASE("predict gives each row the class that eval counts, from a file of weights and from a run alike") {
+  const SmallData data(640, kTestRows);
+  const TempFolder folder;
+  const auto at = [&](const char* name) { return (folder.path() / name).string(); };
+  REQUIRE(
+      run_process(train(learning_run(data, at("w.safetensors")) + Words{"--output", at("run")})).exit_code ==
+      0);
+  // The test images as IDX has them: 16 bytes, then the pixels.
+  const auto pixels = read_file(data.folder() + "/t10k-images-idx3-ubyte").substr(16);
+  const auto labels = read_file(data.folder() + "/t10k-labels-idx1-ubyte").substr(8);
+  write_weights(at("rows.safetensors"),
+                {.metadata = {}, .tensors = {{"rows", {"U8", {kTestRows, 1, 28, 28}, pixels}}}});
+  const auto predicted = [&](const std::string& weights, const std::string& devices) {
+    const auto result = run_process(program(
+        Words{"predict", weights, at("rows.safetensors"), "--json", "--devices", devices, "--threads", "1"}));
+    INFO(result.err);
+    REQUIRE(result.exit_code == 0);
+    return json::parse(result.out).at("predictions");
+  };
+  const auto predictions = predicted(at("w.safetensors"), "cpu");
+  REQUIRE(predictions.size() == kTestRows);
+  int64_t right = 0;
+  for (size_t row = 0; row < predictions.size(); ++row) {
+    const auto& one = predictions[row];
+    CHECK(one.at("row") == row);
+    REQUIRE(one.at("best").size() == 5);
+    CHECK(one.at("class") == one.at("best")[0].at("class"));
+    CHECK(one.at("probability") >= one.at("best")[1].at("probability"));
+    if (one.at("class") == static_cast<int>(labels[row])) ++right;
+  }
+  const auto tested = eval(data, {"--weights", at("w.safetensors"), "--json", "--threads", "1"});
+  CHECK(right == std::llround(json::parse(tested.out).at("test_accuracy").get<double>() * kTestRows));
+  CHECK(predicted(at("run"), "cpu") == predictions);
+  CHECK(predicted(at("w.safetensors"), "cpux2") == predictions);
+}
+
+TEST_CASE("predict refuses weights that do not say what they take") {
+  const SmallData data;
+  const TempFolder folder;
+  const auto file = (folder.path() / "w.safetensors").string();
+  REQUIRE(run_process(train({"--data", data.folder(), "--epochs", "1", "--save", file})).exit_code == 0);
+  auto weights = read_weights(file);
+  weights.metadata.erase("network");
+  write_weights(file, weights);
+  CHECK_THAT(refusal(program({"predict", file, "rows.safetensors"}), 4),
+             ContainsSubstring("does not say what"));
+}

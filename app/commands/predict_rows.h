@@ -1,0 +1,18 @@
+// The rows of files that `lockstep predict` is given.
+#pragma once
+
+#include <torch/types.h>
+
+#include <string>
+
+#include <lockstep/app/files/network_facts.h>
+
+namespace lockstep {
+
+// Returns the rows of a file as a network with these facts takes them: (rows, row_shape...) on the host, of
+// floats; pixels are divided by 255. A safetensors file has one tensor of such rows, of uint8 or floats; a
+// data file's test rows where it has several. Throws DataError, which lists what the file has, for anything
+// else.
+torch::Tensor rows_in_file(const std::string& path, const NetworkFacts& facts);
+
+}  // namespace lockstep

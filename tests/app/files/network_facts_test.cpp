@@ -1,0 +1,96 @@
+// What is kept of a network's data, and a file of weights that has it.
+#include <lockstep/tests/catch.h>
+
+#include <torch/types.h>
+
+#include <nlohmann/json.hpp>
+
+#include <lockstep/app/commands/predict_rows.h>
+#include <lockstep/app/files/network_facts.h>
+#include <lockstep/app/files/weights_file.h>
+#include <lockstep/data/safetensors.h>
+#include <lockstep/support/error.h>
+#include <lockstep/tests/app/train_command.h>
+#include <lockstep/tests/support/refusal.h>
+#include <lockstep/tests/support/temp_folder.h>
+
+using namespace lockstep;
+using namespace lockstep::testing;
+using Catch::Matchers::ContainsSubstring;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+const NetworkFacts kFacts{
+    .input = "images", .row_shape = {1, 2, 2}, .bytes = true, .classes = {"cat", "dog"}};
+
+std::string written(const TempFolder& folder, std::vector<NamedTensor> tensors) {
+  const auto path = folder / "rows.safetensors";
+  save_safetensors(path, {.tensors = std::move(tensors), .metadata = {}}, /*overwrite=*/true);
+  return path.string();
+}
+
+}  // namespace
+
+TEST_CASE("facts are kept as JSON, and anything else is none") {
+  CHECK(to_json(kFacts) ==
+        Json::parse(R"({"input":"images","row_shape":[1,2,2],"bytes":true,"classes":["cat","dog"]})"));
+  CHECK(read_facts(to_json(kFacts)) == kFacts);
+  for (const auto* other :
+       {"null", "{}", "[]", R"({"input":"a","row_shape":[0],"bytes":true,"classes":["a"]})",
+        R"({"input":"a","row_shape":[1],"bytes":true,"classes":[]})",
+        R"({"input":7,"row_shape":[1],"bytes":true,"classes":["a"]})"}) {
+    INFO(other);
+    CHECK_FALSE(read_facts(Json::parse(other)).has_value());
+  }
+}
+
+TEST_CASE("a file of weights says what its network takes, also with names that are no UTF-8") {
+  const TempFolder folder;
+  const auto path = (folder / "w.safetensors").string();
+  save_weights({{"W1", torch::zeros({1})}}, "lenet", path, /*overwrite=*/false, kFacts);
+  CHECK(load_weights(path, {}).facts == kFacts);
+  save_weights({{"W1", torch::zeros({1})}}, "lenet", path, /*overwrite=*/true);
+  CHECK_FALSE(load_weights(path, {}).facts.has_value());
+  auto odd = kFacts;
+  odd.classes = {"\xff"};
+  save_weights({{"W1", torch::zeros({1})}}, "lenet", path, /*overwrite=*/true, odd);
+  CHECK(load_weights(path, {}).facts->classes.size() == 1);
+}
+
+TEST_CASE("a plan has the shape of a row and the classes") {
+  const auto plan = planned({"--data", "synthetic", "--limit-train", "64", "--limit-test", "16"}).plan;
+  REQUIRE(plan.facts.has_value());
+  CHECK(plan.facts->row_shape == std::vector<int64_t>{1, 28, 28});
+  CHECK(plan.facts->bytes);
+  CHECK(plan.facts->classes.size() == 10);
+  CHECK(plan.facts->classes.at(3) == "3");
+}
+
+TEST_CASE("rows to predict are the one tensor that fits, or the named one") {
+  const TempFolder folder;
+  const auto bytes = torch::arange(8).view({2, 1, 2, 2}).to(torch::kUInt8);
+  const auto rows = rows_in_file(written(folder, {{"mine", bytes}, {"labels", torch::zeros({2})}}), kFacts);
+  CHECK(rows.scalar_type() == torch::kFloat32);
+  CHECK(rows.equal(bytes.to(torch::kFloat32).div(255)));
+  const auto floats = torch::ones({3, 1, 2, 2});
+  CHECK(rows_in_file(written(folder, {{"train.images", bytes}, {"test.images", floats}}), kFacts)
+            .equal(floats));
+}
+
+TEST_CASE("files without rows for the network are refused, with what they have") {
+  const TempFolder folder;
+  const auto refused = [&](std::vector<NamedTensor> tensors) {
+    return refusal_of<DataError>([&] { rows_in_file(written(folder, std::move(tensors)), kFacts); });
+  };
+  CHECK_THAT(refused({{"x", torch::zeros({2, 3, 2, 2})}}),
+             ContainsSubstring("[n, 1, 2, 2]") && ContainsSubstring("x Float [2, 3, 2, 2]"));
+  CHECK_THAT(refused({{"a", torch::zeros({1, 1, 2, 2})}, {"b", torch::zeros({1, 1, 2, 2})}}),
+             ContainsSubstring("2 tensors"));
+  CHECK_THAT(refused({{"x", torch::zeros({2, 1, 2, 2}, torch::kInt64)}}), ContainsSubstring("x Long"));
+  CHECK_THAT(refused({{"x", torch::zeros({0, 1, 2, 2})}}), ContainsSubstring("no rows"));
+  CHECK_THAT(refusal_of<DataError>([&] { rows_in_file((folder / "no.safetensors").string(), kFacts); }),
+             ContainsSubstring("no such file"));
+  CHECK_THAT(refusal_of<DataError>([&] { rows_in_file(folder.path().string(), kFacts); }),
+             ContainsSubstring("a folder"));
+}
