@@ -20,11 +20,11 @@
 namespace lockstep {
 
 struct WeightsOptions {
-  std::optional<std::string> run;      // its folder, or that of a checkpoint
-  std::optional<std::string> weights;  // instead: a safetensors file
-  std::optional<std::string> model;    // default: the model that the file names
-  std::optional<std::string> program;  // instead: an exported program's file
-  std::optional<LossChoice> loss;      // of the program; default: the run's, else classification
+  std::optional<std::string> run = {};      // its folder, or that of a checkpoint
+  std::optional<std::string> weights = {};  // instead: a safetensors file
+  std::optional<std::string> model = {};    // default: the model that the file names
+  std::optional<std::string> program = {};  // instead: an exported program's file
+  std::optional<LossChoice> loss = {};      // of the program; default: the run's, else classification
 };
 
 struct NamedWeights {

@@ -92,7 +92,8 @@ torch::Tensor probabilities(const NamedWeights& named, const NetworkFacts& facts
   ReplicaWorkers workers(devices, options.threads);
   const auto communicator =
       make_communicator({.devices = devices, .threads = options.threads, .algorithm = Allreduce::kTwoShot});
-  const auto sources = sources_for(devices, resident_rows(Batch({{facts.input, rows.inputs}})));
+  const auto sources =
+      sources_for(devices, resident_rows(Batch({Batch::Item{facts.input, rows.inputs}})));
   std::vector<int64_t> numbers(static_cast<size_t>(count));
   std::iota(numbers.begin(), numbers.end(), int64_t{0});
   const auto logits = predict(models, sources, numbers, options.precision, workers, *communicator);
@@ -166,7 +167,7 @@ void setup_predict(CLI::App& app) {
   auto* predict = app.add_subcommand("predict", "Classes of rows in files, by saved weights");
   auto options = std::make_shared<PredictOptions>();
   predict
-      ->add_option("RUN|WEIGHTS", options->weights,
+      ->add_option("RUN", options->weights,
                    "The folder of a run, whose newest checkpoint is taken, or that of a checkpoint, or a "
                    "safetensors file, as written by train --save")
       ->required()

@@ -3,7 +3,10 @@
 
 #include <torch/types.h>
 
+#include <cmath>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <lockstep/data/held_out.h>
