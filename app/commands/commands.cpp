@@ -16,6 +16,7 @@
 #include <lockstep/app/cli/help/help.h>
 #include <lockstep/app/cli/help/usage.h>
 #include <lockstep/app/cli/validators.h>
+#include <lockstep/app/commands/data_show.h>
 #include <lockstep/app/commands/data_verify.h>
 #include <lockstep/app/commands/demo.h>
 #include <lockstep/app/commands/devices.h>
@@ -166,6 +167,7 @@ std::unique_ptr<CLI::App> build_cli(std::vector<std::string> launched) {
   setup_doctor(*app);
   setup_checkpoint(*app);
   setup_data(*app);
+  setup_data_show(*app->get_subcommand("data"));
   setup_program(*app);
   setup_completion(*app);
   setup_help(*app);

@@ -72,7 +72,7 @@ std::vector<FileCheck> verify(const std::string& folder) {
 }  // namespace
 
 void setup_data(CLI::App& app) {
-  auto* data = app.add_subcommand("data", "Check the data set");
+  auto* data = app.add_subcommand("data", "Look at a data set, or check its files");
   auto* verify = data->add_subcommand("verify", "Compare Fashion-MNIST's files with the published ones");
   auto options = std::make_shared<DataVerifyOptions>();
   verify

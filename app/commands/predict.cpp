@@ -92,8 +92,7 @@ torch::Tensor probabilities(const NamedWeights& named, const NetworkFacts& facts
   ReplicaWorkers workers(devices, options.threads);
   const auto communicator =
       make_communicator({.devices = devices, .threads = options.threads, .algorithm = Allreduce::kTwoShot});
-  const auto sources =
-      sources_for(devices, resident_rows(Batch({Batch::Item{facts.input, rows.inputs}})));
+  const auto sources = sources_for(devices, resident_rows(Batch({Batch::Item{facts.input, rows.inputs}})));
   std::vector<int64_t> numbers(static_cast<size_t>(count));
   std::iota(numbers.begin(), numbers.end(), int64_t{0});
   const auto logits = predict(models, sources, numbers, options.precision, workers, *communicator);

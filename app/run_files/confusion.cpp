@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include <lockstep/app/files/json.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/printable.h>
 
@@ -118,7 +119,6 @@ std::string confusion_text(const Confusion& confusion, const std::string& noun) 
 }
 
 nlohmann::ordered_json to_json(const Confusion& confusion) {
-  using Json = nlohmann::ordered_json;
   const auto or_null = [](std::optional<double> value) { return value ? Json(*value) : Json(); };
   Json json{{"classes", Json::array()},
             {"counts", Json::array()},

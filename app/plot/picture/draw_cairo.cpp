@@ -5,6 +5,8 @@
 
 #include <array>
 #include <cmath>
+#include <cstdint>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <numbers>
@@ -229,6 +231,26 @@ std::string png_of(const Figure& figure, const Layout& layout) {
 std::string draw(const Figure& figure, PictureFormat format) {
   const auto layout = measured_layout(figure);
   return format == PictureFormat::kSvg ? svg_of(figure, layout) : png_of(figure, layout);
+}
+
+std::string png_of(const Raster& raster) {
+  const Surface surface(cairo_image_surface_create(CAIRO_FORMAT_RGB24, raster.width, raster.height),
+                        &cairo_surface_destroy);
+  check(cairo_surface_status(surface.get()));
+  cairo_surface_flush(surface.get());
+  auto* bytes = cairo_image_surface_get_data(surface.get());
+  const auto stride = static_cast<size_t>(cairo_image_surface_get_stride(surface.get()));
+  const auto* from = raster.rgb.data();
+  for (int y = 0; y < raster.height; ++y) {
+    for (int x = 0; x < raster.width; ++x, from += 3) {
+      const uint32_t pixel = uint32_t{from[0]} << 16 | uint32_t{from[1]} << 8 | from[2];
+      std::memcpy(bytes + static_cast<size_t>(y) * stride + 4 * static_cast<size_t>(x), &pixel, 4);
+    }
+  }
+  cairo_surface_mark_dirty(surface.get());
+  std::string png;
+  check(cairo_surface_write_to_png_stream(surface.get(), append, &png));
+  return png;
 }
 
 }  // namespace lockstep::plot

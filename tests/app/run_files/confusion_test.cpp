@@ -4,11 +4,11 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include <lockstep/app/files/json.h>
 #include <lockstep/app/run_files/confusion.h>
 
 using namespace lockstep;
 using Catch::Matchers::ContainsSubstring;
-using Json = nlohmann::ordered_json;
 
 namespace {
 
