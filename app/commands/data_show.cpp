@@ -46,8 +46,14 @@ struct Shown {
   std::vector<double> mean = {}, deviation = {};  // per channel, of pixels / 255; empty: no images of bytes
 };
 
+// Bytes, or bytes that their source divides by 255.
 bool is_image(const TrainingData& data) {
-  return data.spec.front().row_shape.size() == 3 && data.spec.front().dtype == torch::kUInt8;
+  const auto& first = data.spec.front();
+  return first.row_shape.size() == 3 && (first.dtype == torch::kUInt8 || data.row_noun == "image");
+}
+
+torch::Tensor as_bytes(const torch::Tensor& images) {
+  return images.scalar_type() == torch::kUInt8 ? images : images.mul(255).round().to(torch::kUInt8);
 }
 
 std::vector<ClassRows> count_classes(const TrainingData& data) {
@@ -73,7 +79,7 @@ void measure(const TrainingData& data, Shown& shown) {
   int64_t pixels = 0;
   for (int64_t begin = 0; begin < data.train.rows; begin += kReadAtOnce) {
     source->gather(torch::arange(begin, std::min(begin + kReadAtOnce, data.train.rows)), 0, into);
-    const auto numbers = into[0].to(torch::kInt64);
+    const auto numbers = as_bytes(into[0]).to(torch::kInt64);
     sum += numbers.sum({0, 2, 3});
     squares += numbers.square().sum({0, 2, 3});
     pixels += numbers.numel() / channels;
@@ -118,7 +124,7 @@ plot::Raster sheet_of(const TrainingData& data) {
     if (label < 0 || label >= rows || shown[static_cast<size_t>(label)] == kOfEachClass) continue;
     const int column = shown[static_cast<size_t>(label)]++;
     source->gather(torch::tensor({static_cast<int64_t>(row)}), 0, into);
-    const auto pixels = into[0][0].expand({3, height, width}).permute({1, 2, 0}).contiguous();
+    const auto pixels = as_bytes(into[0])[0].expand({3, height, width}).permute({1, 2, 0}).contiguous();
     const auto* from = pixels.data_ptr<uint8_t>();
     for (int y = 0; y < height; ++y, from += 3 * width) {
       const auto at = (static_cast<int>(label) * (height + kGap) + kGap + y) * sheet.width +

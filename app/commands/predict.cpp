@@ -40,11 +40,11 @@ struct Rows {
   torch::Tensor inputs;
 };
 
-Rows rows_of(const std::vector<std::string>& files, const NetworkFacts& facts) {
+Rows rows_of(const std::vector<std::string>& files, const NetworkFacts& facts, bool takes_bytes) {
   Rows rows;
   std::vector<torch::Tensor> parts;
   for (const auto& file : files) {
-    parts.push_back(rows_in_file(file, facts));
+    parts.push_back(rows_in_file(file, facts, takes_bytes));
     for (int64_t row = 0; row < parts.back().size(0); ++row) rows.origins.emplace_back(file, row);
   }
   rows.inputs = torch::cat(parts);
@@ -191,7 +191,8 @@ void setup_predict(CLI::App& app) {
 void run_predict(const PredictOptions& options) {
   const auto named = named_weights(weights_of(options.weights));
   const auto facts = known_facts(named);
-  const auto rows = rows_of(options.files, facts);
+  // An exported program gets the data as they are, lockstep's models floats.
+  const auto rows = rows_of(options.files, facts, named.program.program && facts.bytes);
   const auto shares = probabilities(named, facts, rows, options);
   std::string text;
   auto predictions = nlohmann::ordered_json::array();

@@ -56,7 +56,7 @@ const NamedTensor& chosen(const std::vector<NamedTensor>& tensors, const std::st
 
 }  // namespace
 
-torch::Tensor rows_in_file(const std::string& path, const NetworkFacts& facts) {
+torch::Tensor rows_in_file(const std::string& path, const NetworkFacts& facts, bool takes_bytes) {
   std::error_code ignored;
   const auto type = fs::status(path, ignored).type();
   if (type == fs::file_type::not_found) {
@@ -71,6 +71,7 @@ torch::Tensor rows_in_file(const std::string& path, const NetworkFacts& facts) {
   const auto file = load_safetensors(path);
   const auto& rows = chosen(file.tensors, path, facts).tensor;
   if (rows.size(0) == 0) throw DataError(fmt::format("{} has no rows", in_quotes(path)), "name another file");
+  if (takes_bytes) return rows;
   const bool bytes = rows.scalar_type() == torch::kUInt8;
   return bytes ? rows.to(torch::kFloat32).div(255) : rows.to(torch::kFloat32);
 }

@@ -12,7 +12,7 @@ namespace lockstep {
 struct NetworkFacts {
   std::string input;                 // the name of the one input
   std::vector<int64_t> row_shape;    // of a row: of images (channels, height, width)
-  bool bytes = false;                // its numbers are 0 .. 255 in the data, and divided by 255
+  bool bytes = false;                // of uint8 in the data: lockstep's models get them divided by 255
   std::vector<std::string> classes;  // their names
 
   bool operator==(const NetworkFacts&) const = default;

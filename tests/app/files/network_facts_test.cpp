@@ -62,7 +62,6 @@ TEST_CASE("a plan has the shape of a row and the classes") {
   const auto plan = planned({"--data", "synthetic", "--limit-train", "64", "--limit-test", "16"}).plan;
   REQUIRE(plan.facts.has_value());
   CHECK(plan.facts->row_shape == std::vector<int64_t>{1, 28, 28});
-  CHECK(plan.facts->bytes);
   CHECK(plan.facts->classes.size() == 10);
   CHECK(plan.facts->classes.at(3) == "3");
 }
@@ -73,6 +72,7 @@ TEST_CASE("rows to predict are the one tensor that fits, or the named one") {
   const auto rows = rows_in_file(written(folder, {{"mine", bytes}, {"labels", torch::zeros({2})}}), kFacts);
   CHECK(rows.scalar_type() == torch::kFloat32);
   CHECK(rows.equal(bytes.to(torch::kFloat32).div(255)));
+  CHECK(rows_in_file(written(folder, {{"mine", bytes}}), kFacts, /*takes_bytes=*/true).equal(bytes));
   const auto floats = torch::ones({3, 1, 2, 2});
   CHECK(rows_in_file(written(folder, {{"train.images", bytes}, {"test.images", floats}}), kFacts)
             .equal(floats));
