@@ -43,11 +43,11 @@ plot::PictureFormat format_of(const std::string& output) {
 }  // namespace
 
 void setup_plot(CLI::App& app) {
-  auto* plot = app.add_subcommand("plot", "Draw the files that train, bench and sweep write");
+  auto* plot = app.add_subcommand("plot", "Draw the files that train, eval, bench and sweep write");
   auto options = std::make_shared<PlotOptions>();
   plot->add_option("FILE", options->files,
-                   "Folders of runs, or files of train --metrics, bench --json or sweep; several of one kind "
-                   "share a picture")
+                   "Folders of runs, or files of train --metrics, eval --confusion --json, bench --json or "
+                   "sweep; several of one kind share a picture")
       ->required()
       ->default_str("");
   plot->add_option(
