@@ -119,7 +119,6 @@ std::string confusion_text(const Confusion& confusion, const std::string& noun) 
 }
 
 nlohmann::ordered_json to_json(const Confusion& confusion) {
-  const auto or_null = [](std::optional<double> value) { return value ? Json(*value) : Json(); };
   Json json{{"classes", Json::array()},
             {"counts", Json::array()},
             {"recall", Json::array()},
