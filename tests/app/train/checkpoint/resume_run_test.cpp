@@ -94,6 +94,31 @@ TEST_CASE("a named run goes on with its own configuration, to the bits of the ru
   CHECK(resumed.front().dump().find("lr") == std::string::npos);
 }
 
+// What it starts from is read once, and its rows for validation are the same.
+TEST_CASE(
+    "a run with frozen parameters and a validation goes on to the bits and the end of the run without a "
+    "break") {
+  const TempFolder folder;
+  const auto start = (folder / "start.safetensors").string();
+  REQUIRE(run_process(program({"train", "--data", "synthetic", "--limit-train", "64", "--limit-test", "16",
+                               "--epochs", "1", "--seed", "9", "--save", start, "--quiet"}))
+              .exit_code == 0);
+  const Words words = kUnusual + Words{"--data",          "synthetic", "--epochs",           "8",
+                                       "--init-from",     start,       "--freeze",           "W1,b1",
+                                       "--class-weights", "balanced",  "--label-smoothing",  "0.1",
+                                       "--patience",      "1",         "--validation-share", "0.2"};
+  const auto whole_run = (folder / "whole").string();
+  const auto whole = printed_hash(program(Words{"train", "--output", whole_run} + words + kShown));
+  const auto run = cut_run(folder, words);
+  fs::remove(start);
+  CHECK(printed_hash(resume(run, kShown)) == whole);
+  const auto end = metrics_in(run + "/metrics.jsonl").back();
+  const auto expected = metrics_in(whole_run + "/metrics.jsonl").back();
+  CHECK(end.at("steps") == expected.at("steps"));
+  CHECK(end.contains("stopped_early") == expected.contains("stopped_early"));
+  CHECK(plan_of(run, {}).at("validation_share") == .2);
+}
+
 // The rate falls after epochs 2, 3 and 4: with so small a one no loss is .01% below the first.
 TEST_CASE("a run on a plateau goes on from the middle of an epoch, to the bits of the run without a break") {
   const Words words = {"--data",       "synthetic", "--limit-train",      "640",
