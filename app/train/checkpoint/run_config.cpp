@@ -36,8 +36,10 @@ bool is_given(const CLI::App& train, const Setting& setting) {
   return setting.commands & kTrain && train.get_option(std::string("--") + setting.name)->count() > 0;
 }
 
-// The value of a flag, as the plan has such a value.
+// The value of a flag, as the plan has such a value. What a flag only describes, such as names by a pattern
+// or weights by a rule, is compared when there is a plan.
 Json as_planned(const CLI::Option& flag, const Json& saved) {
+  if (saved.is_array() || (saved.is_null() && flag.as<std::string>() == "none")) return saved;
   if (saved.is_boolean()) return flag.as<bool>();
   if (saved.is_number_integer()) return flag.as<uint64_t>();
   if (saved.is_number()) return flag.as<double>();
