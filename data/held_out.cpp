@@ -9,12 +9,11 @@
 
 #include <lockstep/support/error.h>
 #include <lockstep/support/files/xxhash64.h>
+#include <lockstep/support/random_streams.h>
 #include <lockstep/support/split_mix64.h>
 
 namespace lockstep {
 namespace {
-
-constexpr uint64_t kKey = 0x76616C6964617465;  // "validate": no epoch of batch_order() has its stream
 
 // Some rows of another source.
 class SubsetSource : public BatchSource {
@@ -49,7 +48,7 @@ class SubsetSource : public BatchSource {
 }  // namespace
 
 bool is_held_out(uint64_t seed, int64_t row, double share) {
-  SplitMix64 draws(seed, {kKey, static_cast<uint64_t>(row)});
+  SplitMix64 draws(seed, {kHeldOutStream, static_cast<uint64_t>(row)});
   return static_cast<double>(draws.next() >> 11) * 0x1p-53 < share;
 }
 

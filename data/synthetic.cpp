@@ -20,8 +20,8 @@ constexpr int kMostBlobs = 10;
 constexpr int64_t kMostChannels = 4, kMostSide = 1'024, kMostClasses = 256;
 
 // The sizes of an image, and of a prototype, in which each shifted view stays inside.
-struct Sizes {
-  explicit Sizes(const ImageShape& shape)
+struct PaddedSizes {
+  explicit PaddedSizes(const ImageShape& shape)
       : channels(static_cast<int>(shape.channels)),
         height(static_cast<int>(shape.height)),
         width(static_cast<int>(shape.width)),
@@ -49,7 +49,7 @@ int draw_place(SplitMix64& random, int side) {
   return margin + static_cast<int>(random.below(static_cast<uint64_t>(side - 2 * margin)));
 }
 
-void add_blob(SplitMix64& random, const Sizes& sizes, std::vector<int>& sum) {
+void add_blob(SplitMix64& random, const PaddedSizes& sizes, std::vector<int>& sum) {
   const int row = sizes.max_shift + draw_place(random, sizes.height);
   const int column = sizes.max_shift + draw_place(random, sizes.width);
   const int drawn = kLeastRadius + static_cast<int>(random.below(5));
@@ -66,7 +66,7 @@ void add_blob(SplitMix64& random, const Sizes& sizes, std::vector<int>& sum) {
 
 // Adds up blobs that fall off from their centre as a parabola. Each class has one more blob than the one
 // before, so that classes differ in brightness too: that makes weights near zero start to learn.
-Prototype make_prototype(uint64_t seed, uint64_t label, uint64_t channel, const Sizes& sizes) {
+Prototype make_prototype(uint64_t seed, uint64_t label, uint64_t channel, const PaddedSizes& sizes) {
   SplitMix64 random(seed, {kPrototypes, label});
   if (channel > 0) random.add_key(channel);
   std::vector<int> sum(static_cast<size_t>(sizes.padded_height()) * sizes.padded_width());
@@ -85,13 +85,13 @@ struct View {
   int row, column;  // of its top left corner
   int weight;       // of 256
 
-  const uint8_t* line(int channel, int y, const Sizes& sizes) const {
+  const uint8_t* line(int channel, int y, const PaddedSizes& sizes) const {
     const auto first = static_cast<size_t>(row + y) * sizes.padded_width() + column;
     return (*prototypes)[channel].data() + first;
   }
 };
 
-View draw_view(SplitMix64& random, const Class& prototypes, int weight, const Sizes& sizes) {
+View draw_view(SplitMix64& random, const Class& prototypes, int weight, const PaddedSizes& sizes) {
   const auto shifts = static_cast<uint64_t>(2 * sizes.max_shift + 1);
   const int row = static_cast<int>(random.below(shifts));
   const int column = static_cast<int>(random.below(shifts));
@@ -112,7 +112,8 @@ uint8_t* draw_line(SplitMix64& random, const uint8_t* own, int own_weight, const
   return pixels;
 }
 
-void draw_image(SplitMix64& random, const View& own, const View& other, const Sizes& sizes, uint8_t* pixels) {
+void draw_image(SplitMix64& random, const View& own, const View& other, const PaddedSizes& sizes,
+                uint8_t* pixels) {
   for (int channel = 0; channel < sizes.channels; ++channel) {
     for (int y = 0; y < sizes.height; ++y) {
       pixels = draw_line(random, own.line(channel, y, sizes), own.weight, other.line(channel, y, sizes),
@@ -125,7 +126,7 @@ ImageSet make_set(uint64_t seed, Stream stream, const std::vector<Class>& classe
                   const ImageShape& shape) {
   ImageSet set = {torch::empty({rows, shape.channels, shape.height, shape.width}, torch::kUInt8),
                   torch::empty({rows}, torch::kUInt8)};
-  const Sizes sizes(shape);
+  const PaddedSizes sizes(shape);
   auto* pixels = set.images.mutable_data_ptr<uint8_t>();
   auto* labels = set.labels.mutable_data_ptr<uint8_t>();
   for (int64_t row = 0; row < rows; ++row) {
@@ -166,7 +167,8 @@ Dataset make_synthetic(uint64_t seed, int64_t train_rows, int64_t test_rows, con
   std::vector<Class> prototypes(static_cast<size_t>(classes));
   for (uint64_t label = 0; label < prototypes.size(); ++label) {
     for (int64_t channel = 0; channel < shape.channels; ++channel) {
-      prototypes[label].push_back(make_prototype(seed, label, static_cast<uint64_t>(channel), Sizes(shape)));
+      prototypes[label].push_back(
+          make_prototype(seed, label, static_cast<uint64_t>(channel), PaddedSizes(shape)));
     }
   }
   return {.name = "synthetic",

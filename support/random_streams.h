@@ -12,6 +12,7 @@ enum RandomStream : uint64_t {
   kRowStream = 4,           // {4, epoch, row}: rows of torch::data, data/row_reads.cpp
   kAugmentationStream = 5,  // {5, epoch, row}: data/images/augmentation.h
   kSampleStream = 6,        // {6, rows}: the rows that measure() looks at, data/images/normalize.h
+  kHeldOutStream = 7,       // {7, row}: data/held_out.h
 };
 
 }  // namespace lockstep

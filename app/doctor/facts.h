@@ -79,7 +79,7 @@ struct DataFacts {
   bool tensors = false;                 // `folder` is a safetensors file
 };
 
-struct NetworkFacts {
+struct HostNetworkFacts {
   std::vector<std::string> interfaces = {};  // that are up, without loopback
   std::string host = {};                     // where several processes meet; empty: nobody has said
   uint16_t port = 0;
@@ -113,7 +113,7 @@ struct Facts {
   FolderFacts runs = {};       // of runs' files
   FolderFacts temporary = {};  // of what launch keeps
   DataFacts data = {};
-  NetworkFacts network = {};
+  HostNetworkFacts network = {};
   ClockFacts clock = {};
   TerminalFacts terminal = {};
 };

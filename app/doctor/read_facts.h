@@ -37,7 +37,7 @@ void read_limit_files(const std::filesystem::path& root, LimitFacts& limits);
 int64_t threads_of_user(const std::filesystem::path& root, unsigned user);
 
 // interfaces
-void read_network_files(const std::filesystem::path& root, NetworkFacts& network);
+void read_network_files(const std::filesystem::path& root, HostNetworkFacts& network);
 
 // source
 void read_clock_files(const std::filesystem::path& root, ClockFacts& clock);
@@ -60,7 +60,7 @@ DataFacts read_data(const std::optional<std::string>& data);
 
 // Where processes meet, and whether this host can be reached and listen there. master: HOST:PORT; without it
 // only the usual port is tried.
-void read_meeting_place(const std::optional<std::string>& master, NetworkFacts& network);
+void read_meeting_place(const std::optional<std::string>& master, HostNetworkFacts& network);
 
 // Returns those of `names` that are programs in a folder of `path` (as PATH).
 std::vector<std::string> found_programs(const std::vector<std::string>& names, const std::string& path);

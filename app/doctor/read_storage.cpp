@@ -118,7 +118,7 @@ DataFacts read_data(const std::optional<std::string>& data) {
   return facts;
 }
 
-void read_meeting_place(const std::optional<std::string>& master, NetworkFacts& network) {
+void read_meeting_place(const std::optional<std::string>& master, HostNetworkFacts& network) {
   network.port = kUsualPort;
   if (master) {
     try {

@@ -149,7 +149,7 @@ int64_t threads_of_user(const fs::path& root, unsigned user) {
   return count;
 }
 
-void read_network_files(const fs::path& root, NetworkFacts& network) {
+void read_network_files(const fs::path& root, HostNetworkFacts& network) {
   const auto folder = root / "sys/class/net";
   for (const auto& name : names_in(folder)) {
     const auto state = first_line(folder / name / "operstate");

@@ -16,11 +16,11 @@ namespace {
 
 constexpr double kRowHeight = 22;    // pixels, of few classes
 constexpr double kMostHeight = 860;  // of the whole matrix
-constexpr size_t kMostTicks = 40;
+constexpr size_t kMostNamedTicks = 40;
 
 // Of few classes all; of more every so many that the labels do not touch.
 std::vector<Tick> ticks(const std::vector<std::string>& labels) {
-  const size_t step = (labels.size() + kMostTicks - 1) / kMostTicks;
+  const size_t step = (labels.size() + kMostNamedTicks - 1) / kMostNamedTicks;
   std::vector<Tick> ticks;
   for (size_t i = 0; i < labels.size(); i += step) {
     ticks.push_back({.at = static_cast<double>(i) + .5, .label = labels[i]});

@@ -123,7 +123,7 @@ TEST_CASE("the doctor reads interfaces and the clock's source") {
                      {"sys/class/net/eth0/operstate", "up\n"},
                      {"sys/class/net/eth1/operstate", "down\n"},
                      {"sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet\n"}});
-  NetworkFacts network;
+  HostNetworkFacts network;
   ClockFacts clock;
   read_network_files(root.path(), network);
   read_clock_files(root.path(), clock);
@@ -147,16 +147,16 @@ TEST_CASE("the doctor writes into a folder, or above one that is not there, and 
 
 TEST_CASE("the doctor says where a port is taken, and what leads to a host") {
   const auto taken = listen_on("127.0.0.1", 0);
-  NetworkFacts network;
+  HostNetworkFacts network;
   read_meeting_place("127.0.0.1:" + std::to_string(port_of(taken)), network);
   CHECK(network.own_host);
   CHECK(network.route == "127.0.0.1");
   CHECK_THAT(network.port_problem, ContainsSubstring("cannot listen on 127.0.0.1:"));
-  NetworkFacts wrong;
+  HostNetworkFacts wrong;
   read_meeting_place("127.0.0.1", wrong);
   REQUIRE(wrong.master_problem);
   CHECK_THAT(wrong.master_problem->text, ContainsSubstring("127.0.0.1"));
-  NetworkFacts other;  // an address for documentation (RFC 5737), which no host has
+  HostNetworkFacts other;  // an address for documentation (RFC 5737), which no host has
   read_meeting_place("192.0.2.1:29500", other);
   CHECK_FALSE(other.own_host);
   CHECK(other.port_problem.empty());
