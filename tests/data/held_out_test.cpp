@@ -29,7 +29,7 @@ std::vector<int64_t> held_out(uint64_t seed, int64_t rows, double share) {
 }
 
 // Row i has the label i % 10, and i in its first pixel.
-TrainingData numbered(int64_t rows) {
+TrainingData with_numbers(int64_t rows) {
   auto images = torch::zeros({rows, 1, 28, 28}, torch::kUInt8);
   images.select(1, 0).select(1, 0).select(1, 0).copy_(torch::arange(rows));
   const ImageSet set{.images = images, .labels = torch::arange(rows).remainder(10).to(torch::kUInt8)};
@@ -57,7 +57,7 @@ TEST_CASE("rows are held out by the formula that the header has in Python") {
 }
 
 TEST_CASE("training rows are those that are not held out, with their own contents") {
-  auto data = numbered(40);
+  auto data = with_numbers(40);
   const auto all = data.train.hash_of_first(40);
   hold_out(data, .2, 7);
   REQUIRE(data.validation.has_value());
@@ -70,7 +70,7 @@ TEST_CASE("training rows are those that are not held out, with their own content
 }
 
 TEST_CASE("pixels of held out rows become floats like those of the others") {
-  auto data = numbered(40);
+  auto data = with_numbers(40);
   hold_out(data, .2, 7);
   data = with_pixels_as_floats(std::move(data), data.spec.at(0).name);
   CHECK(data.validation->sources(torch::kCPU)->spec().at(0).dtype ==
@@ -78,7 +78,7 @@ TEST_CASE("pixels of held out rows become floats like those of the others") {
 }
 
 TEST_CASE("a share that leaves no row to train on or to validate with is refused, with the numbers") {
-  auto data = numbered(3);
+  auto data = with_numbers(3);
   CHECK_THAT(refusal_of([&] { hold_out(data, 1e-9, 0); }),
              ContainsSubstring("of 3 training images leaves 3 to train on and 0 to validate with"));
 }
