@@ -1,4 +1,4 @@
 // The program. All that needs a library is compiled in units of many sources.
-#include <lockstep/app/cli/command_line.h>
+#include <lockstep/app/commands/command_line.h>
 
 int main(int argc, char** argv) { return lockstep::run_command_line(argc, argv); }

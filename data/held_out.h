@@ -8,9 +8,9 @@
 
 namespace lockstep {
 
-// Whether the row is held out depends on the seed, its number and the share alone: on no other row, and on no
-// number of replicas or processes. A larger share holds out the same rows and more. In Python, with mix64()
-// and GAMMA of batch_order.h:
+// Returns true if the row is held out. That depends on the seed, its number and the share alone: on no other
+// row, and on no number of replicas or processes. A larger share holds out the same rows and more. In Python,
+// with mix64() and GAMMA of batch_order.h:
 //   state = mix64(mix64(mix64(seed + GAMMA) + 7) + row)
 //   held_out = (mix64(state + GAMMA) >> 11) / 2**53 < share
 bool is_held_out(uint64_t seed, int64_t row, double share);

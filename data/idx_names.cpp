@@ -17,7 +17,7 @@ bool cut_end(std::string_view& text, std::string_view end) {
   return true;
 }
 
-// What names are preferred, in this order: plain, with a dash, t10k, idx3.
+// Names are preferred in this order: plain, with a dash, t10k, idx3.
 enum Order : int { kIdx4 = 1, kTest = 2, kDot = 4, kGzip = 8 };
 
 }  // namespace

@@ -47,7 +47,7 @@ std::string matrix_columns(const Confusion& confusion, int64_t label, size_t wid
   return columns;
 }
 
-// Of its counts and of the numbers at its head.
+// It has the width of its counts and of the numbers at its head.
 size_t column_width(const Confusion& confusion) {
   int64_t most = confusion.classes() - 1;
   for (int64_t label = 0; label < confusion.classes(); ++label) {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kDeepestImages = 4;  // folders in a class folder
 
-// What is wrong with the entry, without a look into it; empty: nothing.
+// Returns a fault of the entry, found without a look into it; empty: none.
 std::string fault_of_entry(const Entry& entry) {
   if (!is_utf8(entry.name)) return "has a name that is no UTF-8";
   if (entry.kind == EntryKind::kUnreadable) return "cannot be read: " + errno_text(entry.error);

@@ -20,7 +20,7 @@ struct ClassFolder {
   std::vector<ClassImage> images = {};  // may be empty
 };
 
-// What was found and is not among the images.
+// The entries that were found and are not among the images.
 struct LeftOut {
   int64_t count = 0;
   std::string first = {};  // its path

@@ -41,7 +41,7 @@ struct FolderOptions {
 
 // Costs one readdir() and stat() per entry. Throws UsageError for a share beyond its bounds, and where there
 // is a test/ already. Throws DataError, which names the path: for a folder that holds no class folders, or no
-// test/ and no share; an image that read_class_folders() (class_folders.h) refuses; a class without images; a
+// test/ and no share; an image that cannot be read, is empty or has another format; a class without images; a
 // class that is only in test; and two classes whose names differ by case alone.
 ImageFolder find_image_folder(const std::filesystem::path& folder, const FolderOptions& options = {});
 

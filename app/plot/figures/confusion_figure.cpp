@@ -18,7 +18,7 @@ constexpr double kRowHeight = 22;    // pixels, of few classes
 constexpr double kMostHeight = 860;  // of the whole matrix
 constexpr size_t kMostNamedTicks = 40;
 
-// Of few classes all; of more every so many that the labels do not touch.
+// Few classes have all their labels, more every so many that the labels do not touch.
 std::vector<Tick> ticks(const std::vector<std::string>& labels) {
   const size_t step = (labels.size() + kMostNamedTicks - 1) / kMostNamedTicks;
   std::vector<Tick> ticks;

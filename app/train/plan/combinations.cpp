@@ -41,7 +41,8 @@ void check_combinations(const TrainFlags& flags, const Recipe& recipe) {
       {!program && flags.loss, "--loss is a setting of --program: lockstep's models have one loss",
        "leave --loss out, or name the program: --program FILE"},
       {flags.patience && !flags.validation_share,
-       "--patience waits for a better validation, and no rows are held out for one",
+       "--patience waits for a better validation, and without --validation-share no rows are held out for "
+       "one",
        "hold some out: --validation-share 0.1"},
       {flags.deterministic && flags.split == "auto",
        "--deterministic cannot be combined with --split auto: shares found by timing vary between runs",

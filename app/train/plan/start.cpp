@@ -23,7 +23,7 @@ namespace {
 
 constexpr size_t kMostNames = 4;  // of each kind in a text
 
-// Of a program with Python's names, tied tensors under each of theirs.
+// A program's tensors have Python's names, tied ones each of theirs.
 std::vector<NamedTensor> places_of(torch::nn::Module& module) {
   if (auto* program = dynamic_cast<ProgramModule*>(&module)) return program->state_dict();
   std::vector<NamedTensor> places;

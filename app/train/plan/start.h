@@ -1,4 +1,4 @@
-// What a run starts from beside its seed: weights of a file, and parameters that stay as they are.
+// The start of a run beside its seed: weights of a file, and parameters that stay as they are.
 #pragma once
 
 #include <string>

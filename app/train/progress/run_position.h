@@ -30,7 +30,8 @@ struct RunPosition {
   int64_t epoch_skipped = 0;  // these two: of the same steps, those without an update (fp16)
   int64_t recorded_skipped = 0;
   std::vector<double> accuracy = {};  // on the test set, after each epoch
-  // Of the rows that are held out, after each epoch: the accuracy, or the negative loss of a model without.
+  // A figure of the rows that are held out, after each epoch: the accuracy, or the negative loss of a model
+  // without.
   std::vector<double> validation = {};
   std::vector<StepRange> left_out = {};  // steps that are not taken, since a loss was not finite
 
@@ -42,7 +43,7 @@ struct RunPosition {
     return accuracy.empty() ? std::nullopt : std::optional(accuracy.back());
   }
 
-  // What the best checkpoint has the most of: the newest validation, without one the accuracy.
+  // The best checkpoint has the most of it: the newest validation, without one the accuracy.
   std::optional<double> last_score() const {
     return validation.empty() ? last_accuracy() : std::optional(validation.back());
   }

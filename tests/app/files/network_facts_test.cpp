@@ -1,4 +1,4 @@
-// What is kept of a network's data, and a file of weights that has it.
+// The facts that are kept of a network's data, and a file of weights that has them.
 #include <lockstep/tests/catch.h>
 
 #include <torch/types.h>

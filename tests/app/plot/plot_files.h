@@ -42,7 +42,7 @@ inline std::string sweep(const std::string& cells) {
   return R"({"format":"lockstep sweep","version":1,"cells":[)" + cells + "]}";
 }
 
-// Of `eval --confusion --json`: of four cats one is taken for a dog.
+// The output of `eval --confusion --json`: of four cats one is taken for a dog.
 inline constexpr auto kTestOfTwoClasses =
     R"({"model":"lenet","data":"pets","test_rows":6,"confusion":{"classes":["cat","dog"],"counts":[[3,1],[0,2]]}})";
 

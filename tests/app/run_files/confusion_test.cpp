@@ -12,7 +12,7 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-// Of class 0 two of three rows are right; of class 1 none of one; class 2 has no row, and takes one.
+// In class 0 two of three rows are right; in class 1 none of one; class 2 has no row, and takes one.
 Confusion three_classes() {
   Confusion confusion(3, {"cat", "dog"});
   confusion.add(std::vector<int64_t>{0, 0}, std::vector<int64_t>{0, 2});

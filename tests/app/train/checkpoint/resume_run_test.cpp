@@ -94,7 +94,7 @@ TEST_CASE("a named run goes on with its own configuration, to the bits of the ru
   CHECK(resumed.front().dump().find("lr") == std::string::npos);
 }
 
-// What it starts from is read once, and its rows for validation are the same.
+// Its start is read once, and its rows for validation are the same.
 TEST_CASE(
     "a run with frozen parameters and a validation goes on to the bits and the end of the run without a "
     "break") {

@@ -1,4 +1,4 @@
-#include <lockstep/app/cli/command_line.h>
+#include <lockstep/app/commands/command_line.h>
 
 #include <fcntl.h>
 #include <fmt/format.h>
