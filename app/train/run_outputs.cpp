@@ -14,7 +14,7 @@ namespace {
 
 // Empty: the data are no file, or in a folder of files with names of their own.
 std::optional<std::string> data_file(const TrainFlags& flags) {
-  auto data = data_folder(flags.data);
+  auto data = data_folder(flags.data.path);
   return is_tensor_file(data) ? std::optional(std::move(data)) : std::nullopt;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include <lockstep/app/files/network_facts.h>
+#include <lockstep/app/train/plan/data_flags.h>
 #include <lockstep/data/known_data.h>
 #include <lockstep/models/factory.h>
 
@@ -25,17 +26,11 @@ struct LoadedData {
   std::string test_count() const;
 };
 
-// The number of rows to use, from the first one on; empty: all.
-struct DataLimits {
-  std::optional<int64_t> train = {};
-  std::optional<int64_t> test = {};
-};
-
-// data: a folder, a safetensors file, a name of known_data(), or empty: what data_folder() finds. targets: as
-// of load_tensor_data(); other data have none to choose. Throws UsageError if a limit is above the number of
-// rows, MemoryError for a file that memory cannot hold, and what reading the files throws.
-LoadedData load_data(const std::optional<std::string>& data, uint64_t seed, const DataLimits& limits,
-                     std::span<const std::string> targets = {});
+// Finds out what flags.path, or without one data_folder(), holds, and reads it. targets: as of
+// load_tensor_data(); other data have none to choose. Throws UsageError for flags that such data do not have
+// and for a limit above the number of rows, MemoryError for a file that memory cannot hold, and what reading
+// the files throws.
+LoadedData load_data(const DataFlags& flags, uint64_t seed, std::span<const std::string> targets = {});
 
 // "img/s" if rows are images, else "rows/s".
 std::string speed_unit(const TrainingData& data);

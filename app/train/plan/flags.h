@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <lockstep/app/train/plan/data_flags.h>
 #include <lockstep/app/train/plan/labels.h>
 #include <lockstep/app/train/plan/loss_choice.h>
 #include <lockstep/app/train/plan/on_error.h>
@@ -34,15 +35,13 @@ struct TrainFlags {
   std::optional<std::string> model;
   std::optional<std::string> program;    // instead of a model: an exported program's file
   std::optional<LossChoice> loss;        // of the program
-  std::optional<std::string> data;       // a folder, or "synthetic"
+  DataFlags data;                        // the rows
   std::optional<std::string> init_from;  // a safetensors file
   std::optional<std::string> freeze;     // patterns of parameters' names
   double label_smoothing = 0;
   std::optional<double> validation_share;  // of the training rows
   std::optional<int64_t> patience;         // epochs
   ClassWeights class_weights = ClassWeights::kNone;
-  std::optional<int64_t> limit_train;  // rows
-  std::optional<int64_t> limit_test;   // rows
   std::optional<int64_t> limit_steps;  // steps of the whole run
   std::optional<int64_t> epochs;
   std::optional<int64_t> batch_size;  // global

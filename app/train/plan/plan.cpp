@@ -291,7 +291,7 @@ TrainPlan make_train_plan(const TrainFlags& options, std::optional<LoadedData> d
   set_program(options, plan);
   set_arithmetic(plan.trainer.replica.precision, plan.deterministic);
   plan.data = data ? std::move(*data)
-                   : load_data(options.data, options.trainer.seed, {options.limit_train, options.limit_test});
+                   : load_data(options.data, options.trainer.seed);
   plan.facts = facts_of(plan.data.set);  // before a model makes images of the data
   set_validation(options, plan);
   set_batches(options, recipe, plan);

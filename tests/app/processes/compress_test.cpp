@@ -20,9 +20,9 @@ namespace {
 
 TrainFlags lenet_flags() {
   TrainFlags flags;
-  flags.data = "synthetic";
-  flags.limit_train = 64;
-  flags.limit_test = 8;
+  flags.data.path = "synthetic";
+  flags.data.limit_train = 64;
+  flags.data.limit_test = 8;
   flags.trainer.threads = 1;
   return flags;
 }

@@ -24,9 +24,9 @@ namespace {
 
 TrainFlags small_flags() {
   TrainFlags flags;
-  flags.data = "synthetic";
-  flags.limit_train = 64;
-  flags.limit_test = 8;
+  flags.data.path = "synthetic";
+  flags.data.limit_train = 64;
+  flags.data.limit_test = 8;
   flags.batch_size = 10;
   flags.trainer.threads = 1;
   return flags;
@@ -92,7 +92,7 @@ TEST_CASE("a plan has the replicas of all processes, and the memory of its own")
   CHECK(host_bytes(make_train_plan(flags, {}, world_of(0, {3, 1}))) >
         2 * host_bytes(make_train_plan(flags, {}, world_of(1, {3, 1}))));
   flags.split = "1:1:1:7";
-  flags.limit_train = 63;
+  flags.data.limit_train = 63;
   CHECK(agreed_fields(flags, make_train_plan(flags, {}, world_of(1, {3, 1}))) != agreed_fields(flags, plan));
 }
 

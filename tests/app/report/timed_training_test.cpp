@@ -17,8 +17,8 @@ namespace {
 // derivative of the root is infinite at 0.
 TrainPlan plan_with_skipped_steps(int bad) {
   BenchTrainOptions options;
-  options.train.data = "synthetic";
-  options.train.limit_train = 64;
+  options.train.data.path = "synthetic";
+  options.train.data.limit_train = 64;
   options.train.batch_size = 8;
   options.train.trainer.replica.precision = Precision::kFp16;
   auto plan = plan_on(options, {torch::Device(torch::kCPU)}, /*threads=*/1);

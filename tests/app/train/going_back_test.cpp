@@ -32,9 +32,9 @@ namespace {
 // 2 epochs of 10 steps, a checkpoint every 4 where a folder keeps them.
 TrainFlags run_of(OnNan on_nan, const std::string& devices = "cpu") {
   TrainFlags options;
-  options.data = "synthetic";
-  options.limit_train = 320;
-  options.limit_test = 64;
+  options.data.path = "synthetic";
+  options.data.limit_train = 320;
+  options.data.limit_test = 64;
   options.batch_size = 32;
   options.epochs = 2;
   options.trainer.threads = 1;
@@ -239,7 +239,7 @@ TEST_CASE("in fp16 a run goes back to before its first bad loss, also when the l
   INFO(name_of(kOnNanNames, on_nan));
   auto options = run_of(on_nan);
   options.trainer.replica.precision = Precision::kFp16;
-  options.limit_train = 32 * 30;
+  options.data.limit_train = 32 * 30;
   options.epochs = 1;
   options.log_every = 50;
   options.checkpoint_every = "50";
@@ -366,7 +366,7 @@ TEST_CASE("a run that left out all its steps fails, in every precision") {
   const auto precision = GENERATE(Precision::kFp32, Precision::kFp16);
   const auto on_nan = GENERATE(OnNan::kSkip, OnNan::kRollback);
   auto options = run_of(on_nan);
-  options.limit_train = 32 * 2;  // 2 epochs of 2 steps
+  options.data.limit_train = 32 * 2;  // 2 epochs of 2 steps
   options.trainer.replica.precision = precision;
   auto plan = make_train_plan(options);
   plan.factory = with_bad_losses(plan.factory, /*in_training=*/true);

@@ -36,9 +36,9 @@ std::vector<std::string> lines_in(const std::string& path) {
 // 2 epochs of 20 steps.
 TrainFlags small_run() {
   TrainFlags options;
-  options.data = "synthetic";
-  options.limit_train = 640;
-  options.limit_test = 64;
+  options.data.path = "synthetic";
+  options.data.limit_train = 640;
+  options.data.limit_test = 64;
   options.batch_size = 32;
   options.epochs = 2;
   options.trainer.threads = 1;

@@ -16,8 +16,8 @@ namespace {
 
 TrainPlan small_plan() {
   BenchTrainOptions options;
-  options.train.data = "synthetic";
-  options.train.limit_train = 64;
+  options.train.data.path = "synthetic";
+  options.train.data.limit_train = 64;
   options.train.batch_size = 8;
   return plan_on(options, {torch::Device(torch::kCPU)}, /*threads=*/1);
 }

@@ -183,7 +183,7 @@ TEST_CASE("a configuration sets flags") {
   CHECK(flags.lr == .05);
   CHECK(flags.momentum == .9);
   CHECK(flags.sync == SyncMode::kParameterwise);
-  CHECK(flags.data == "my # data");
+  CHECK(flags.data.path == "my # data");
   CHECK_FALSE(flags.epochs.has_value());
   const Variable config("LOCKSTEP_FLAG_CONFIG", file.path());
   CHECK(parsed_flags({}).batch_size == 512);
