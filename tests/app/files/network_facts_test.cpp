@@ -34,15 +34,32 @@ std::string written(const TempFolder& folder, std::vector<NamedTensor> tensors) 
 
 TEST_CASE("facts are kept as JSON, and anything else is none") {
   CHECK(to_json(kFacts) ==
-        Json::parse(R"({"input":"images","row_shape":[1,2,2],"bytes":true,"classes":["cat","dog"]})"));
+        Json::parse(R"({"input":"images","row_shape":[1,2,2],"bytes":true,"classes":["cat","dog"],)"
+                    R"("image_size":0,"mean":[],"deviation":[]})"));
   CHECK(read_facts(to_json(kFacts)) == kFacts);
+  auto resized = kFacts;
+  resized.image_size = 2;
+  resized.mean = {.5};
+  resized.deviation = {1. / 3};  // no decimal number
+  CHECK(read_facts(to_json(resized)) == resized);
   for (const auto* other :
        {"null", "{}", "[]", R"({"input":"a","row_shape":[0],"bytes":true,"classes":["a"]})",
         R"({"input":"a","row_shape":[1],"bytes":true,"classes":[]})",
-        R"({"input":7,"row_shape":[1],"bytes":true,"classes":["a"]})"}) {
+        R"({"input":7,"row_shape":[1],"bytes":true,"classes":["a"]})",
+        R"({"input":"a","row_shape":[1],"bytes":true,"classes":["a"],"image_size":-1})",
+        R"({"input":"a","row_shape":[1],"bytes":true,"classes":["a"],"mean":[1],"deviation":[]})",
+        R"({"input":"a","row_shape":[1],"bytes":true,"classes":["a"],"mean":[1],"deviation":[0]})",
+        R"({"input":"a","row_shape":[1],"bytes":true,"classes":["a"],"mean":[1],"deviation":[null]})",
+        R"({"input":"a","row_shape":[3],"bytes":true,"classes":["a"],"mean":[1,1],"deviation":[1,1]})"}) {
     INFO(other);
     CHECK_FALSE(read_facts(Json::parse(other)).has_value());
   }
+}
+
+TEST_CASE("facts of earlier versions have images as they are, of bytes divided by 255") {
+  const auto facts = read_facts(
+      Json::parse(R"({"input":"images","row_shape":[1,2,2],"bytes":true,"classes":["cat","dog"]})"));
+  CHECK(facts == kFacts);
 }
 
 TEST_CASE("a file of weights says what its network takes, also with names that are no UTF-8") {
