@@ -61,7 +61,7 @@ target_compile_options(lockstep_loops PRIVATE ${LOCKSTEP_LITTLE_OPTIMISED})
 add_library(lockstep_app STATIC)
 target_sources(lockstep_app PRIVATE $<TARGET_OBJECTS:lockstep_app_core>)
 target_link_libraries(lockstep_app
-  PUBLIC lockstep CLI11::CLI11 spdlog::spdlog_header_only nlohmann_json::nlohmann_json
+  PUBLIC lockstep lockstep_image_rows CLI11::CLI11 spdlog::spdlog_header_only nlohmann_json::nlohmann_json
   PRIVATE tomlplusplus::tomlplusplus lockstep_warnings)
 
 # Need not be fast, and is built by everyone: CLI11 takes half as long again at -O2.

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <unordered_map>
 
+#include <lockstep/data/images/normalize.h>
+#include <lockstep/data/resident_rows.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/files/xxhash64.h>
@@ -49,6 +51,14 @@ ImageSet first_rows(const ImageSet& set, int64_t rows) {
     throw UsageError(fmt::format("{} rows were asked for, the data set has 1 to {}", rows, set.size()));
   }
   return {set.images.narrow(0, 0, rows), set.labels.narrow(0, 0, rows)};
+}
+
+SourceFactory resident_images(const ImageSet& set) {
+  return resident_rows({{"images", set.images}, {"labels", set.labels.to(torch::kInt64), Role::kTarget}});
+}
+
+SourceFactory resident_sources(const ImageSet& set) {
+  return normalized(resident_images(set), Normalization{});
 }
 
 std::string hash_of(const ImageSet& set) {

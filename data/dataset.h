@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -53,14 +52,11 @@ ImageSet first_rows(const ImageSet& set, int64_t rows);
 // Returns hashes of the images and labels. Other bytes have other hashes.
 std::string hash_of(const ImageSet& set);
 
-// The tensors of a batch of these images.
-BatchSpec image_spec(const ImageSet& set);
+// Returns a factory of sources of these images: "images" (channels, height, width) uint8 and the target
+// "labels" () int64. The whole set is copied to each device once; on the host its images are shared.
+SourceFactory resident_images(const ImageSet& set);
 
-// Returns a source of batches on `device`. The whole set is copied there once as uint8; on the host it is
-// shared. A batch is an index-select and a division by 255, as float.
-std::shared_ptr<const BatchSource> make_resident_source(const ImageSet& set, torch::Device device);
-
-// Returns a factory of such sources. It shares the memory of the set.
+// The same with images / 255 as float: normalized() (images/normalize.h) without a mean.
 SourceFactory resident_sources(const ImageSet& set);
 
 }  // namespace lockstep

@@ -64,6 +64,14 @@ DataRows subset_of(const DataRows& rows, std::vector<int64_t> numbers) {
       return fmt::format("{}-{:016x}", rows.hash_of_first(rows.rows), xxhash64(first));
     };
   }
+  if (rows.labels) {
+    subset.labels = [all = rows.labels, shared] {
+      const auto labels = all();
+      std::vector<int64_t> chosen;
+      for (const auto row : *shared) chosen.push_back(labels[static_cast<size_t>(row)]);
+      return chosen;
+    };
+  }
   return subset;
 }
 

@@ -1,7 +1,10 @@
 #include <lockstep/data/known_data.h>
 
+#include <torch/types.h>
+
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include <lockstep/data/synthetic.h>
 
@@ -18,18 +21,28 @@ constexpr std::array kKnownData = {
                   }},
 };
 
+std::vector<int64_t> values_of(const torch::Tensor& labels) {
+  const auto* const first = labels.const_data_ptr<uint8_t>();
+  return {first, first + labels.numel()};
+}
+
 DataRows rows_of(const ImageSet& set) {
-  return {.rows = set.size(), .sources = resident_sources(set), .hash_of_first = [set](int64_t count) {
-            return hash_of(first_rows(set, count));
-          }};
+  return {.rows = set.size(),
+          .sources = resident_images(set),
+          .hash_of_first = [set](int64_t count) { return hash_of(first_rows(set, count)); },
+          .labels = [labels = set.labels] { return values_of(labels); }};
 }
 
 }  // namespace
 
 TrainingData as_training_data(const Dataset& set) {
   return {.name = set.name,
-          .spec = image_spec(set.train),
+          .spec = {{.name = "images",
+                    .dtype = torch::kUInt8,
+                    .row_shape = set.train.images.sizes().slice(1).vec()},
+                   {.name = "labels", .dtype = torch::kInt64, .role = Role::kTarget}},
           .classes = set.classes,
+          .class_names = set.class_names,
           .row_noun = "image",
           .train = rows_of(set.train),
           .test = rows_of(set.test)};

@@ -1,9 +1,8 @@
 #include <lockstep/data/training_data.h>
 
 #include <fmt/format.h>
-#include <torch/types.h>
 
-#include <algorithm>
+#include <string>
 #include <utility>
 
 #include <lockstep/data/images/normalize.h>
@@ -18,16 +17,7 @@ int64_t class_count(const TrainingData& data) {
 }
 
 TrainingData with_pixels_as_floats(TrainingData data, std::string_view input) {
-  const auto found = std::ranges::find(data.spec, input, &TensorSpec::name);
-  if (found == data.spec.end()) {
-    throw UsageError(fmt::format("{} has no tensor named {}", data.name, input));
-  }
-  if (found->dtype != torch::kUInt8) return data;
-  found->dtype = torch::kFloat32;
-  for (auto* rows : {&data.train, &data.test, data.validation ? &*data.validation : nullptr}) {
-    if (rows) rows->sources = normalized(std::move(rows->sources), {}, std::string(input));
-  }
-  return data;
+  return normalized(std::move(data), Normalization{}, input);
 }
 
 }  // namespace lockstep

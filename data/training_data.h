@@ -18,6 +18,8 @@ struct DataRows {
   SourceFactory sources = {};
   // Returns a hash of the first `count` rows. Other bytes have other hashes.
   std::function<std::string(int64_t count)> hash_of_first = {};
+  // Returns the one target of each row, without reading inputs. Null: the source has to be read for it.
+  std::function<std::vector<int64_t>()> labels = {};
 };
 
 struct TrainingData {

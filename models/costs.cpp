@@ -15,23 +15,32 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kConv1Multiplications = 26 * 26 * 20 * (1 * 3 * 3);
-constexpr int64_t kConv2Multiplications = 9 * 9 * 50 * (20 * 5 * 5);
-constexpr int64_t kLinearWeights = 800 * 128 + 128 * 10;  // one multiplication each per row
+constexpr int64_t kHidden = LeNetSizes::kHidden;
+
+// The layers of LeNet for a row of this shape: pixels of a channel, and multiplications.
+struct LeNetLayerSizes {
+  explicit LeNetLayerSizes(const LeNetShape& shape)
+      : image(shape.channels * shape.height * shape.width),
+        conv1((shape.height - 2) * (shape.width - 2)),
+        pool1(((shape.height - 2) / 2) * ((shape.width - 2) / 2)),
+        conv2(((shape.height - 2) / 2 - 4) * ((shape.width - 2) / 2 - 4)),
+        features(shape.features()),
+        conv1_multiplications(conv1 * 20 * (shape.channels * 3 * 3)),
+        conv2_multiplications(conv2 * 50 * (20 * 5 * 5)),
+        linear_weights(features * kHidden + kHidden * shape.classes) {}
+
+  int64_t image, conv1, pool1, conv2, features;
+  int64_t conv1_multiplications, conv2_multiplications, linear_weights;
+};
 
 // Counts what torch's layers keep until the backward pass (a convolution's output until its ReLU has run, the
 // ReLU's output until the end), and what exists at the widest point, the first layer's backward pass: the
 // gradients of the ReLU's output and input, and oneDNN's copy with 20 channels padded to 32.
-int64_t lenet_activations_by_torch() {
-  constexpr int64_t kInput = 28 * 28;
-  constexpr int64_t kConv1 = 20 * 26 * 26;
-  constexpr int64_t kPool1 = 20 * 13 * 13;
-  constexpr int64_t kConv2 = 50 * 9 * 9;
-  constexpr int64_t kPool2 = 50 * 4 * 4;
-  constexpr int64_t kLinear = 2 * LeNetSizes::kHidden;
-  constexpr int64_t kKept = kInput + kConv1 + kPool1 + kConv2 + kPool2 + kLinear;
-  constexpr int64_t kWidest = 2 * kConv1 + 32 * 26 * 26;
-  return kKept + kWidest;
+int64_t lenet_activations_by_torch(const LeNetLayerSizes& sizes) {
+  const int64_t kept =
+      sizes.image + 20 * (sizes.conv1 + sizes.pool1) + 50 * sizes.conv2 + sizes.features + 2 * kHidden;
+  const int64_t widest = 2 * 20 * sizes.conv1 + 32 * sizes.conv1;
+  return kept + widest;
 }
 
 // The images, what LeNetKept has of them (signs are bytes), the features and their gradient, the hidden
@@ -46,7 +55,8 @@ int64_t lenet_activations_by_lockstep() {
 
 int64_t lenet_working_bytes(int64_t threads) {
   const auto& layers = *cpu_kernels<float>().winograd_lenet;
-  const int64_t of_thread = layers.scratch + layers.sums + layers.head_scratch + kLinearWeights;
+  const int64_t of_thread =
+      layers.scratch + layers.sums + layers.head_scratch + LeNetLayerSizes(LeNetShape{}).linear_weights;
   return static_cast<int64_t>(sizeof(float)) * threads * of_thread;
 }
 
@@ -146,12 +156,18 @@ ModelLayer norm_layer(const TimedConv& timed) {
 
 }  // namespace
 
+LeNetShape shape_of_lenet(const ModelSpec& spec) {
+  return {.channels = spec.channels, .height = spec.height, .width = spec.width, .classes = spec.classes};
+}
+
 ModelCosts lenet_costs(const ModelSpec& spec, torch::DeviceType device, int64_t threads) {
+  const auto shape = shape_of_lenet(spec);
+  const LeNetLayerSizes sizes(shape);
   ModelCosts costs;
-  costs.flops =
-      2 * (3 * (kConv1Multiplications + kConv2Multiplications + kLinearWeights) - kConv1Multiplications);
-  if (!lenet_has_kernels(spec.kernels, spec.dtype, device)) {
-    costs.activations = lenet_activations_by_torch();
+  costs.flops = 2 * (3 * (sizes.conv1_multiplications + sizes.conv2_multiplications + sizes.linear_weights) -
+                     sizes.conv1_multiplications);
+  if (!shape.has_kernels() || !lenet_has_kernels(spec.kernels, spec.dtype, device)) {
+    costs.activations = lenet_activations_by_torch(sizes);
     return costs;
   }
   costs.activations = costs.floats = lenet_activations_by_lockstep();
@@ -160,19 +176,21 @@ ModelCosts lenet_costs(const ModelSpec& spec, torch::DeviceType device, int64_t 
 }
 
 std::vector<ModelLayer> lenet_layers(const ModelSpec& spec) {
-  const auto kernels = spec.kernels;
-  const auto params = LeNet(spec.seed, spec.dtype, kernels)->parameters();
+  const auto shape = shape_of_lenet(spec);
+  const LeNetLayerSizes sizes(shape);
+  const auto kernels = shape.has_kernels() ? spec.kernels : Kernels::kTorch;
+  const auto params = LeNet(spec.seed, spec.dtype, kernels, shape)->parameters();
   const auto by = [kernels](const torch::Tensor& X) { return lenet_kernels(kernels, X.detach()); };
   return {{.name = "both convolutions, ReLU, pooling",
-           .input = {1, 28, 28},
+           .input = {shape.channels, shape.height, shape.width},
            .first = true,
-           .forward_flops = 2 * (kConv1Multiplications + kConv2Multiplications),
-           .backward_flops = 2 * (kConv1Multiplications + 2 * kConv2Multiplications),
+           .forward_flops = 2 * (sizes.conv1_multiplications + sizes.conv2_multiplications),
+           .backward_flops = 2 * (sizes.conv1_multiplications + 2 * sizes.conv2_multiplications),
            .forward = [=](const auto& X) { return lenet_convolutions(X, params, by(X)); }},
           {.name = "both linear layers",
-           .input = {LeNetSizes::kFeatures},
-           .forward_flops = 2 * kLinearWeights,
-           .backward_flops = 4 * kLinearWeights,
+           .input = {sizes.features},
+           .forward_flops = 2 * sizes.linear_weights,
+           .backward_flops = 4 * sizes.linear_weights,
            .forward = [=](const auto& X) { return lenet_linear_layers(X, params, by(X)); }}};
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <lockstep/models/factory.h>
+#include <lockstep/models/lenet.h>
 #include <lockstep/models/resnet18.h>
 
 namespace lockstep {
@@ -59,6 +60,7 @@ std::vector<ModelLayer> layers_of(const ModelSpec& spec);
 
 // --- the models that factory.cpp lists
 
+LeNetShape shape_of_lenet(const ModelSpec& spec);
 ModelCosts lenet_costs(const ModelSpec& spec, torch::DeviceType device, int64_t threads);
 std::vector<ModelLayer> lenet_layers(const ModelSpec& spec);
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 
 #include <lockstep/models/costs.h>
@@ -23,25 +24,17 @@ struct KnownModel {
   std::vector<ModelLayer> (*layers)(const ModelSpec& spec);
 };
 
-constexpr int64_t kLeNetSide = 28;  // pixels, rows and columns
-
 OutputLoss loss_of(const ModelSpec& spec) {
   return classification(ClassificationOptions{
       .classes = spec.classes, .label_smoothing = spec.label_smoothing, .class_weights = spec.class_weights});
 }
 
-// LeNet has eight tensors of fixed size and one initialization.
+// LeNet has one initialization.
 ModelFactory lenet_factory(const ModelSpec& spec) {
-  if (spec.channels != 1 || spec.classes != 10) {
-    throw DataError(
-        fmt::format("the data has {} channels and {} classes, lenet takes 1 channel and 10 classes",
-                    spec.channels, spec.classes),
-        "choose resnet18, which fits itself to the data");
-  }
-  if (spec.height != kLeNetSide || spec.width != kLeNetSide) {
-    throw DataError(fmt::format("the data has images of {} x {} pixels, lenet takes {} x {}", spec.height,
-                                spec.width, kLeNetSide, kLeNetSide),
-                    "choose resnet18, which fits itself to the data");
+  if (std::min(spec.height, spec.width) < LeNetShape::kLeastSide) {
+    throw DataError(fmt::format("the data has images of {} x {} pixels, lenet takes {} x {} at least",
+                                spec.height, spec.width, LeNetShape::kLeastSide, LeNetShape::kLeastSide),
+                    "choose resnet18, which takes any size");
   }
   if (!torch::isFloatingType(spec.dtype)) {
     throw UsageError(fmt::format("lenet of {} cannot be built, its weights need a floating point type",
@@ -54,7 +47,8 @@ ModelFactory lenet_factory(const ModelSpec& spec) {
                     name_of(kInitializationNames, *spec.initialization), name_of(kInitializationNames, kOwn)),
         "leave the initialisation to the model, or choose resnet18");
   }
-  return model_factory<LeNetImpl>(spec.seed, spec.dtype, spec.kernels).loss(loss_of(spec));
+  return model_factory<LeNetImpl>(spec.seed, spec.dtype, spec.kernels, shape_of_lenet(spec))
+      .loss(loss_of(spec));
 }
 
 ResNet18Options resnet18_options(const ModelSpec& spec) {
@@ -105,6 +99,12 @@ std::vector<std::string> model_names() {
 }
 
 ModelFactory make_model_factory(const ModelSpec& spec) { return find_model(spec.name).make_factory(spec); }
+
+std::string kernels_note(const ModelSpec& spec) {
+  const bool fits = spec.name != "lenet" || shape_of_lenet(spec).has_kernels();
+  if (fits || spec.kernels == Kernels::kTorch) return {};
+  return "torch's kernels: lockstep's for lenet are of 1 x 28 x 28 pixels and 10 classes";
+}
 
 ModelCosts costs_of(const ModelSpec& spec, torch::DeviceType device, int64_t threads) {
   return find_model(spec.name).costs(spec, device, threads);

@@ -25,12 +25,16 @@ struct ModelSpec {
   std::vector<double> class_weights = {};  // empty: none
 };
 
+// Returns why torch's kernels compute such a model although spec.kernels allows lockstep's, for people: its
+// images or classes are others than theirs. Empty: lockstep's do, where they support device and dtype.
+std::string kernels_note(const ModelSpec& spec);
+
 // lenet, resnet18
 std::vector<std::string> model_names();
 
 // Returns a factory that builds the model anew in each call, with the same weights. Throws UsageError for a
 // name that is not in model_names() and for options that the model does not take, DataError for sizes
-// that do not fit a model of fixed size (lenet: 1 channel, 10 classes, 28 x 28 pixels).
+// that a model does not take (lenet: images with a side below 14 pixels).
 ModelFactory make_model_factory(const ModelSpec& spec);
 
 }  // namespace lockstep

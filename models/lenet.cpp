@@ -1,10 +1,12 @@
 #include <lockstep/models/lenet.h>
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <fmt/format.h>
 #include <torch/types.h>
 
 #include <lockstep/models/layers/channels_last.h>
 #include <lockstep/models/layers/lenet_layers.h>
+#include <lockstep/support/error.h>
 
 namespace lockstep {
 
@@ -34,7 +36,13 @@ torch::Tensor lenet(const torch::Tensor& X, const Params& params) {
   return lenet_by(Kernels::kAuto, X, params);
 }
 
-LeNetImpl::LeNetImpl(uint64_t seed, torch::ScalarType dtype, Kernels chosen) : kernels(chosen) {
+LeNetImpl::LeNetImpl(uint64_t seed, torch::ScalarType dtype, Kernels chosen, const LeNetShape& shape)
+    : kernels(shape.has_kernels() ? chosen : Kernels::kTorch) {
+  if (shape.features() < 1 || shape.channels < 1 || shape.classes < 1) {
+    throw UsageError(fmt::format("lenet for {} channels of {} x {} pixels and {} classes cannot be built",
+                                 shape.channels, shape.height, shape.width, shape.classes),
+                     fmt::format("images have {} pixels a side at least", LeNetShape::kLeastSide));
+  }
   auto generator = at::detail::createCPUGenerator(seed);
   // Drawn in float for all dtypes, so that a double network starts from the same values.
   const auto weight = [&](const char* name, torch::IntArrayRef shape) {
@@ -44,14 +52,14 @@ LeNetImpl::LeNetImpl(uint64_t seed, torch::ScalarType dtype, Kernels chosen) : k
   const auto bias = [&](const char* name, int64_t size) {
     return register_parameter(name, torch::zeros({size}, dtype));
   };
-  W1 = weight("W1", {20, 1, 3, 3});
+  W1 = weight("W1", {20, shape.channels, 3, 3});
   b1 = bias("b1", 20);
   W2 = weight("W2", {50, 20, 5, 5});
   b2 = bias("b2", 50);
-  W3 = weight("W3", {800, 128});
+  W3 = weight("W3", {shape.features(), 128});
   b3 = bias("b3", 128);
-  W4 = weight("W4", {128, 10});
-  b4 = bias("b4", 10);
+  W4 = weight("W4", {128, shape.classes});
+  b4 = bias("b4", shape.classes);
 }
 
 torch::Tensor LeNetImpl::forward(const torch::Tensor& X) { return lenet_by(kernels, X, parameters()); }

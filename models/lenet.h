@@ -24,15 +24,37 @@ torch::Tensor lenet(const torch::Tensor& X, const Params& params);
 // The same with the kernels of your choice: kTorch, or kDirect for direct sums instead of Winograd's.
 torch::Tensor lenet_by(Kernels kernels, const torch::Tensor& X, const Params& params);
 
+// The images and classes of a network.
+struct LeNetShape {
+  int64_t channels = 1, height = 28, width = 28;
+  int64_t classes = 10;
+
+  // Columns of the features, 50 per pixel that is left of an image: 800 for 28 x 28. 0 for images with a side
+  // below kLeastSide.
+  int64_t features() const { return 50 * left_of(height) * left_of(width); }
+
+  // Lockstep's kernels compute this shape alone, torch's operations all others.
+  bool has_kernels() const { return *this == LeNetShape{}; }
+
+  bool operator==(const LeNetShape&) const = default;
+
+  static constexpr int64_t kLeastSide = 14;
+  // The pixels in height or width behind both convolutions and poolings.
+  static int64_t left_of(int64_t side) { return side < kLeastSide ? 0 : ((side - 2) / 2 - 4) / 2; }
+};
+
 // The same network as a LibTorch module on the host. It owns the eight tensors, named W1, b1, ..., b4:
-// 129,068 values.
+// 129,068 values. For another shape W1 is (20, channels, 3, 3), W3 (features, 128), W4 (128, classes) and b4
+// (classes).
 class LeNetImpl : public torch::nn::Module {
  public:
   // Weights are N(0, 1) x .01, drawn from a separate generator with `seed`, in the order W1, W2, W3, W4: the
-  // numbers of Python's torch.manual_seed(seed) followed by four torch.randn. Biases are zero.
+  // numbers of Python's torch.manual_seed(seed) followed by four torch.randn. Biases are zero. Throws
+  // UsageError for a shape without features, channels or classes.
   explicit LeNetImpl(uint64_t seed, torch::ScalarType dtype = torch::kFloat32,
-                     Kernels chosen = Kernels::kAuto);
+                     Kernels chosen = Kernels::kAuto, const LeNetShape& shape = {});
 
+  // Returns the logits (n, classes) of images (n, channels, height, width).
   torch::Tensor forward(const torch::Tensor& X);
 
  private:

@@ -94,7 +94,7 @@ void measure(const TrainingData& data, Shown& shown) {
 }
 
 Shown look_at(const DataShowOptions& options) {
-  Shown shown{.data = load_data(options.data, /*seed=*/0, {})};
+  Shown shown{.data = load_data({.path = options.data}, /*seed=*/0)};
   const auto& set = shown.data.set;
   shown.classes = count_classes(set);
   if (is_image(set)) measure(set, shown);

@@ -163,8 +163,10 @@ void run_eval(const EvalOptions& options) {
   set_arithmetic(precision, /*deterministic=*/false);
   const auto named = named_weights(options);
   const auto& [path, file, trained_on] = std::tie(named.path, named.file, named.run);
-  auto data = load_data(options.data ? options.data : trained_on.data,
-                        options.seed.value_or(trained_on.seed.value_or(0)), {.test = options.limit_test});
+  auto flags = trained_on.data;
+  if (options.data) flags.path = options.data;
+  flags.limit_test = options.limit_test;
+  auto data = load_data(flags, options.seed.value_or(trained_on.seed.value_or(0)));
   if (!options.data && !options.seed) warn_of_other_images(trained_on, data);
   warn_of_threads(options.threads, devices);
   if (!named.program.program) data.set = as_images(std::move(data.set), file.model);

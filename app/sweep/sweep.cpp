@@ -101,7 +101,7 @@ std::vector<PlannedCell> plan_cells(const SweepOptions& options, const std::vect
   std::vector<PlannedCell> planned;
   for (const auto& cell : cells) {
     const auto train = train_options(options, cell);
-    const auto data = planned.empty() ? std::nullopt : std::optional(planned.front().plan.data);
+    const auto data = planned.empty() ? std::nullopt : std::optional(planned.front().plan.as_read);
     planned.push_back({.cell = cell, .options = train, .plan = make_train_plan(train, data)});
     need_memory_for(std::span(&planned.back().plan, 1));
   }

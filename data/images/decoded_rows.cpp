@@ -4,7 +4,6 @@
 #include <torch/types.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <memory>
 #include <span>
@@ -13,7 +12,7 @@
 #include <utility>
 
 #include <lockstep/data/dataset_rows.h>
-#include <lockstep/data/ordered_tasks.h>
+#include <lockstep/data/images/for_each_row.h>
 #include <lockstep/data/resident_rows.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/files/xxhash64.h>
@@ -58,40 +57,26 @@ BatchSpec spec_of_images(const SameSize& images) {
           {.name = "labels", .dtype = torch::kInt64, .role = Role::kTarget}};
 }
 
-// Each worker takes the next file. All files before one that fails are decoded, so that the first one that
-// fails in their order is always the same.
-void decode_all(const SameSize& images, int workers, uint8_t* bytes) {
-  const auto rows = static_cast<int64_t>(images.files->size());
-  std::atomic<int64_t> next = 0, failed = rows;
-  std::vector<std::exception_ptr> errors(static_cast<size_t>(workers));
-  std::vector<int64_t> failed_rows(static_cast<size_t>(workers), rows);
-  OrderedTasks tasks(workers);
-  for (int i = 0; i < workers; ++i) {
-    tasks.post([&, i](int, const std::stop_token& stop) {
-      const auto own = static_cast<size_t>(i);
-      for (int64_t row = next++; row < failed && !stop.stop_requested(); row = next++) {
-        try {
-          images.decode_into(row, bytes + row * images.bytes());
-        } catch (...) {
-          errors[own] = std::current_exception();
-          failed_rows[own] = row;
-          failed = std::min<int64_t>(failed, row);
-          return;
-        }
-      }
-    });
-  }
-  for (int i = 0; i < workers; ++i) tasks.wait();
-  const auto first = std::ranges::min_element(failed_rows) - failed_rows.begin();
-  if (errors[static_cast<size_t>(first)]) std::rethrow_exception(errors[static_cast<size_t>(first)]);
-}
-
 uint64_t hash_of_tensor(const torch::Tensor& tensor) {
   return xxhash64({static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()});
 }
 
-// The names and sizes of files, since their bytes are too many to read. Folders above differ between
-// machines.
+detail::RowReader reader_of(std::shared_ptr<const SameSize> images) {
+  return [images = std::move(images)](int64_t row) -> std::vector<torch::Tensor> {
+    auto bytes = torch::empty(images->shape(), torch::kUInt8);
+    images->decode_into(row, bytes.mutable_data_ptr<uint8_t>());
+    return {bytes, torch::tensor(images->files->at(static_cast<size_t>(row)).label, torch::kInt64)};
+  };
+}
+
+std::vector<int64_t> labels_of(const std::vector<ImageFile>& files) {
+  std::vector<int64_t> labels;
+  for (const auto& file : files) labels.push_back(file.label);
+  return labels;
+}
+
+}  // namespace
+
 std::string hash_of_files(const std::vector<ImageFile>& files, int64_t count) {
   std::string text;
   for (const auto& [path, label] : std::span(files).first(static_cast<size_t>(count))) {
@@ -103,16 +88,6 @@ std::string hash_of_files(const std::vector<ImageFile>& files, int64_t count) {
   return fmt::format("{:016x}", xxhash64(std::as_bytes(std::span(text))));
 }
 
-detail::RowReader reader_of(std::shared_ptr<const SameSize> images) {
-  return [images = std::move(images)](int64_t row) -> std::vector<torch::Tensor> {
-    auto bytes = torch::empty(images->shape(), torch::kUInt8);
-    images->decode_into(row, bytes.mutable_data_ptr<uint8_t>());
-    return {bytes, torch::tensor(images->files->at(static_cast<size_t>(row)).label, torch::kInt64)};
-  };
-}
-
-}  // namespace
-
 DataRows detail::resident_image_rows(const std::vector<ImageFile>& files, const ImageDecoder& decode,
                                      int workers) {
   const auto all = same_size(files, decode, workers);
@@ -120,14 +95,17 @@ DataRows detail::resident_image_rows(const std::vector<ImageFile>& files, const 
   auto sizes = all.shape();
   sizes.insert(sizes.begin(), rows);
   const auto images = torch::empty(sizes, torch::kUInt8), labels = torch::empty({rows}, torch::kInt64);
-  decode_all(all, workers, images.mutable_data_ptr<uint8_t>());
+  auto* const bytes = images.mutable_data_ptr<uint8_t>();
+  for_each_row(rows, workers, [&](int64_t row) { all.decode_into(row, bytes + row * all.bytes()); });
   std::ranges::transform(files, labels.mutable_data_ptr<int64_t>(), &ImageFile::label);
   return {.rows = rows,
           .sources = resident_rows({{"images", images}, {"labels", labels, Role::kTarget}}),
-          .hash_of_first = [=](int64_t count) {
-            return fmt::format("{:016x}{:016x}", hash_of_tensor(images.narrow(0, 0, count)),
-                               hash_of_tensor(labels.narrow(0, 0, count)));
-          }};
+          .hash_of_first =
+              [=](int64_t count) {
+                return fmt::format("{:016x}{:016x}", hash_of_tensor(images.narrow(0, 0, count)),
+                                   hash_of_tensor(labels.narrow(0, 0, count)));
+              },
+          .labels = [numbers = labels_of(files)] { return numbers; }};
 }
 
 DataRows detail::streamed_image_rows(const std::vector<ImageFile>& files, const ImageDecoder& decode,
@@ -143,7 +121,8 @@ DataRows detail::streamed_image_rows(const std::vector<ImageFile>& files, const 
                                   .workers = stream.workers,
                                   .most_ahead = std::max<int64_t>(1, stream.queue_bytes / images->bytes()),
                                   .notice = stream.notice}),
-      .hash_of_first = [all = images->files](int64_t count) { return hash_of_files(*all, count); }};
+      .hash_of_first = [all = images->files](int64_t count) { return hash_of_files(*all, count); },
+      .labels = [all = images->files] { return labels_of(*all); }};
 }
 
 }  // namespace lockstep

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include <lockstep/data/images/image_files.h>
@@ -30,6 +31,17 @@ namespace lockstep {
 // Reads and decodes a file. Throws DataError, which begins with the path, for one that is missing, damaged or
 // of another format.
 Pixels decode_file(const std::filesystem::path& path, const DecodeOptions& options);
+
+// Reads what stands before the pixels of a file. Throws as decode_file() does.
+ImageInfo info_of_file(const std::filesystem::path& path);
+
+// Returns true if all files are grey, so that one channel holds them. Reads their headers, up to the first
+// one with colours. Throws as info_of_file() does.
+bool all_grey(const std::vector<ImageFile>& files, int workers);
+
+// Returns a hash of the names, sizes and labels of the first `count` files, and of the names of the folders
+// that they lie in: their bytes are too many to read, and folders above differ between machines.
+std::string hash_of_files(const std::vector<ImageFile>& files, int64_t count);
 
 // Decodes all files, by this number of threads, into one tensor on the host: each device of a Trainer gets a
 // copy. Throws UsageError for workers below 1, and the DataError of the first file that has one, or that has

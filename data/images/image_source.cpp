@@ -12,6 +12,7 @@
 #include <lockstep/data/fitting.h>
 #include <lockstep/data/images/augment.h>
 #include <lockstep/data/kernels/augment_images.h>
+#include <lockstep/data/kernels/gather_images.h>
 #include <lockstep/support/cuda/stream.h>
 #include <lockstep/support/error.h>
 
@@ -46,6 +47,13 @@ torch::Tensor values_of_bytes(const Normalization& normalization, int64_t channe
     }
   }
   return values;
+}
+
+// Returns true for images and a class number each.
+bool are_labelled_images(const BatchSpec& spec, size_t image) {
+  if (spec.size() != 2) return false;
+  const auto& label = spec[1 - image];
+  return is_image_shape(spec[image]) && label.dtype == torch::kInt64 && label.row_shape.empty();
 }
 
 template <class Out>
@@ -97,6 +105,8 @@ ImageSource::ImageSource(std::shared_ptr<const BatchSource> bytes, size_t image,
       spec_of_bytes_(std::make_shared<const BatchSpec>(bytes_->spec())),
       resident_images_(resident_ ? resident_->all()[image].contiguous() : torch::Tensor()),
       by_torch_(only_divides(changes_) && (device.is_cpu() || !is_image_shape(spec_of_bytes_->at(image)))),
+      by_one_kernel_(resident_ && device.is_cuda() && only_divides(changes_) &&
+                     are_labelled_images(*spec_of_bytes_, image)),
       shape_(by_torch_ ? ImageSizes{0, 0, 0} : image_sizes(spec_of_bytes_->at(image))),
       values_(changes_.normalization && !by_torch_
                   ? values_of_bytes(*changes_.normalization, shape_.channels).to(device)
@@ -128,6 +138,7 @@ std::string ImageSource::settings() const {
 }
 
 void ImageSource::gather(const torch::Tensor& rows, int64_t epoch, Batch& into) const {
+  if (by_one_kernel_) return gather_by_one_kernel(rows, into);
   const auto images = originals(rows, epoch, into);
   const bool in_place = resident_ != nullptr;
   auto& X = into[image_];
@@ -140,6 +151,19 @@ void ImageSource::gather(const torch::Tensor& rows, int64_t epoch, Batch& into) 
     return;
   }
   change(images, in_place, rows, epoch, X);
+}
+
+void ImageSource::gather_by_one_kernel(const torch::Tensor& rows, Batch& into) const {
+  const auto n = rows.numel();
+  const auto& all_labels = resident_->all()[1 - image_];
+  auto &X = into[image_], &labels = into[1 - image_];
+  X = fitting(X, {n, shape_.channels, shape_.height, shape_.width},
+              resident_images_.options().dtype(torch::kFloat32));
+  labels = fitting(labels, {n}, all_labels.options());
+  const c10::DeviceGuard guard(device_);
+  gather_images(resident_images_.const_data_ptr<uint8_t>(), all_labels.const_data_ptr<int64_t>(),
+                rows.const_data_ptr<int64_t>(), n, resident_images_[0].numel(), X.mutable_data_ptr<float>(),
+                labels.mutable_data_ptr<int64_t>(), native_stream(device_));
 }
 
 // Returns the images in bytes: all of them, if they are resident, else those of the rows. Writes the other

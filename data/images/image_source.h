@@ -50,6 +50,7 @@ class ImageSource : public BatchSource {
 
  private:
   torch::Tensor originals(const torch::Tensor& rows, int64_t epoch, Batch& into) const;
+  void gather_by_one_kernel(const torch::Tensor& rows, Batch& into) const;
   void change(const torch::Tensor& images, bool by_row, const torch::Tensor& rows, int64_t epoch,
               const torch::Tensor& into) const;
 
@@ -61,6 +62,7 @@ class ImageSource : public BatchSource {
   const std::shared_ptr<const BatchSpec> spec_of_bytes_;
   const torch::Tensor resident_images_;
   const bool by_torch_;         // which divides many bytes at once on a CPU, and rows of any shape
+  const bool by_one_kernel_;    // which divides resident images, and gathers their labels, on a GPU
   const ImageSizes shape_;      // unless by_torch_
   const torch::Tensor values_;  // (channels, 256) float on the device; undefined for bytes, and by_torch_
 };

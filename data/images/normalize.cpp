@@ -115,6 +115,24 @@ void check(const Normalization& normalization, int64_t channels) {
   }
 }
 
+TrainingData normalized(TrainingData data, const Normalization& normalization, std::string_view input) {
+  const auto found = std::ranges::find(data.spec, input, &TensorSpec::name);
+  if (found == data.spec.end()) {
+    throw UsageError(fmt::format("{} has no tensor named {}", data.name, input));
+  }
+  if (found->dtype != torch::kUInt8) {
+    if (normalization.mean.empty()) return data;
+    throw UsageError(
+        fmt::format("images of bytes can be normalised, {} has {}", data.name, to_string(*found)));
+  }
+  if (!normalization.mean.empty()) check(normalization, image_sizes(*found).channels);
+  found->dtype = torch::kFloat32;
+  for (auto* rows : {&data.train, &data.test, data.validation ? &*data.validation : nullptr}) {
+    if (rows) rows->sources = normalized(std::move(rows->sources), normalization, std::string(input));
+  }
+  return data;
+}
+
 MeasuredPixels measure(const DataRows& rows, const MeasureOptions& options) {
   const auto numbers = sampled_rows(rows.rows, options);
   if (numbers.empty()) throw DataError("images without rows have no mean and no deviation");

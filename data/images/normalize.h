@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <lockstep/data/training_data.h>
@@ -35,6 +36,11 @@ void check(const Normalization& normalization, int64_t channels);
 // one pass. An input with a name may have rows of any shape, if bytes are only divided. It throws
 // UsageError as check() does, and DataError if a source has no such input, or without a name several.
 SourceFactory normalized(SourceFactory bytes, Normalization normalization, std::string input = {});
+
+// Returns the data with this input of bytes as floats, for training, testing and validation. Another type
+// stays as it is. Throws as above, and UsageError if there is no such tensor, or if one of another type would
+// have to be normalised.
+TrainingData normalized(TrainingData data, const Normalization& normalization, std::string_view input);
 
 struct MeasureOptions {
   int64_t sample = 0;  // so many rows at most, drawn from the seed; 0: all rows

@@ -45,7 +45,7 @@ void gather(const BatchSource& source, const std::vector<int64_t>& rows, Batch& 
 }
 
 void check_gather(torch::Device device) {
-  const auto source = make_resident_source(counting_set(300), device);
+  const auto source = resident_sources(counting_set(300))(device);
   CHECK(source->size() == 300);
   Batch batch;
   for (const std::vector<int64_t>& rows : {std::vector<int64_t>{0}, {299, 0, 17, 17, 255}, {}, {5, 6}}) {
@@ -65,7 +65,7 @@ void check_gather(torch::Device device) {
 void check_pixel_values(torch::Device device) {
   const auto bits = lockstep::testing::reference("pixel_values.json");
   Batch batch;
-  gather(*make_resident_source(counting_set(1), device), {0}, batch, device);
+  gather(*resident_sources(counting_set(1), device), {0}, batch)(device);
   const auto X = batch.input().cpu().flatten();
   for (int64_t value = 0; value < 256; ++value) {
     INFO("pixel value " << value);
@@ -89,7 +89,7 @@ TEST_CASE("ctest says where the reference files are: the build may have come fro
 }
 
 TEST_CASE("gather writes into tensors that fit and replaces those that do not") {
-  const auto source = make_resident_source(counting_set(20), torch::kCPU);
+  const auto source = resident_sources(counting_set(20))(torch::kCPU);
   const std::vector<int64_t> rows = {3, 1}, other_rows = {7, 9};
   Batch batch;
   gather(*source, rows, batch);
@@ -113,7 +113,7 @@ TEST_CASE("gather writes into tensors that fit and replaces those that do not") 
 }
 
 TEST_CASE("a row number outside the set is an error with both values") {
-  const auto source = make_resident_source(counting_set(20), torch::kCPU);
+  const auto source = resident_sources(counting_set(20))(torch::kCPU);
   Batch batch;
   for (const int64_t row : {int64_t{-1}, int64_t{20}, int64_t{1} << 40}) {
     const std::vector<int64_t> rows = {0, 19, row};
@@ -145,7 +145,7 @@ TEST_CASE("an upload has the numbers of a tensor with strides of its own") {
 
 TEST_CASE("a source on the host shares the images' memory") {
   const ImageSet set = counting_set(4);
-  const auto source = make_resident_source(set, torch::kCPU);
+  const auto source = resident_sources(set)(torch::kCPU);
   set.images[2].fill_(255);
   Batch batch;
   gather(*source, {2}, batch);
@@ -154,7 +154,7 @@ TEST_CASE("a source on the host shares the images' memory") {
 
 TEST_CASE("several threads can gather from one source at once") {
   constexpr int kThreads = 4;
-  const auto source = make_resident_source(counting_set(256), torch::kCPU);
+  const auto source = resident_sources(counting_set(256))(torch::kCPU);
   std::atomic<int> wrong = 0;
   std::vector<std::thread> threads;
   for (int64_t thread = 0; thread < kThreads; ++thread) {

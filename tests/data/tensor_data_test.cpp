@@ -352,7 +352,7 @@ TEST_CASE("pixels of bytes become floats, with the bits that resident images hav
   CHECK((floats.spec[0] == TensorSpec{.name = "X", .row_shape = {1, 8, 8}}));
   CHECK((floats.spec[1] == bytes.spec[1]));
   CHECK(train_hash(floats) == train_hash(bytes));
-  const auto source = make_resident_source({pixels, labels}, torch::kCPU);
+  const auto source = resident_sources({pixels, labels})(torch::kCPU);
   Batch images(std::make_shared<const BatchSpec>(source->spec()));
   source->gather(tensor({2, 0}, torch::kInt64), 0, images);
   for (const auto* rows : {&floats.train, &floats.test}) {

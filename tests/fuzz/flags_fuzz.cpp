@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <numeric>
 
-#include <lockstep/app/bench/allreduce/sizes.h>
 #include <lockstep/app/bench/scaling/model.h>
+#include <lockstep/app/cli/byte_size.h>
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/train/plan/plan.h>
 #include <lockstep/parallel/devices.h>

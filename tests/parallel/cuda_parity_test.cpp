@@ -59,7 +59,7 @@ Weights exact_gradient(const ModelFactory& factory, const ImageSet& data, const 
   WholeBatch whole(factory, torch::optim::SGDOptions(.1));
   torch::Tensor numbers;
   upload_rows(rows, data.size(), torch::kCPU, numbers);
-  const auto source = make_resident_source(data, torch::kCPU);
+  const auto source = resident_sources(data)(torch::kCPU);
   Batch batch(std::make_shared<const BatchSpec>(source->spec()));
   source->gather(numbers, /*epoch=*/0, batch);
   const auto gradients = whole.step(batch);

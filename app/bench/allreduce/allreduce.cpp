@@ -13,7 +13,7 @@
 
 #include <lockstep/app/bench/allreduce/ranks.h>
 #include <lockstep/app/bench/allreduce/row.h>
-#include <lockstep/app/bench/allreduce/sizes.h>
+#include <lockstep/app/cli/byte_size.h>
 #include <lockstep/app/cli/help_group.h>
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/machine/need_memory.h>

@@ -94,7 +94,7 @@ TrainPlan scaling_plan(const BenchScalingOptions& options, Scaling scaling, cons
   planned.train.epochs = options.epochs.value_or(1);
   if (replicas.count() == 1) planned.train.split = "even";
   auto plan = plan_on(planned, replicas.devices, threads, data, replicas.world);
-  data = plan.data;
+  data = plan.as_read;
   return plan;
 }
 

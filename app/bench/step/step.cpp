@@ -219,7 +219,7 @@ void run_step(const BenchStepOptions& options) {
   std::vector<TrainPlan> plans;
   for (const auto& devices : device_lists(options.bench, {"auto"})) {
     plans.push_back(
-        plan_for(options, devices, plans.empty() ? std::nullopt : std::optional(plans.front().data)));
+        plan_for(options, devices, plans.empty() ? std::nullopt : std::optional(plans.front().as_read)));
   }
   BenchReport report("step", options.bench, shared_fields(kInBench, options.train, plans.front()));
   report.note(

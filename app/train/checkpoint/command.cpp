@@ -107,7 +107,7 @@ Json json_of(const Listed& listed, const RunFolder& run) {
 std::vector<FileFlag> inputs_of(const FoundCheckpoint& found, const Program* program) {
   std::vector<FileFlag> inputs;
   if (program) inputs.push_back({"the run's program", program->path().native()});
-  const auto data = run_data(found).data;
+  const auto data = run_data(found).data.path;
   if (data && is_tensor_file(*data)) inputs.push_back({"the run's data", *data});
   return inputs;
 }

@@ -48,6 +48,10 @@ Json as_planned(const CLI::Option& flag, const Json& saved) {
 
 // The value that the plan of this run will have. Throws WeightsError for another program than the run's.
 Json given_value(const Setting& setting, const CLI::Option& flag, const Json& run) {
+  if (std::string_view(setting.name) == "augment") {  // in any order
+    const auto augmentation = parse_augmentation(flag.as<std::string>());
+    return augmentation.any() ? Json(to_string(augmentation)) : Json();
+  }
   if (std::string_view(setting.name) != "program") return as_planned(flag, run.at(key_of(setting)));
   const auto path = flag.as<std::string>();
   check_program_there(run, path);
@@ -105,10 +109,17 @@ Json run_config(const FoundCheckpoint& found) {
 
 RunData run_data(const FoundCheckpoint& found) {
   RunData run;
-  for (const auto& each : parse_config(found.state.config, (found.path / kStateFile).string(), "train")) {
-    if (each.key == "data" && !has_moved(each)) run.data = each.value;
+  CLI::App app;
+  auto& rows = *app.add_subcommand("train");  // with the flags alone that say how data are read
+  add_data_flags(rows, run.data);
+  const auto file = (found.path / kStateFile).string();
+  std::vector<ConfigSetting> of_rows;
+  for (const auto& each : parse_config(found.state.config, file, "train")) {
+    if (rows.get_option_no_throw("--" + each.key)) of_rows.push_back(each);
+    if (each.key == "data" && !has_moved(each)) run.data.path = each.value;
     if (each.key == "seed") run.seed = std::strtoull(each.value.c_str(), nullptr, 10);
   }
+  apply_settings(of_rows, file, rows);
   const auto& plan = found.state.plan;
   if (plan.contains("test_rows") && plan.contains("test_data_hash")) {
     run.test_rows = plan.at("test_rows").get<int64_t>();

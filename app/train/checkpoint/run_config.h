@@ -20,10 +20,10 @@ namespace lockstep {
 // configuration.
 nlohmann::ordered_json run_config(const FoundCheckpoint& found);
 
-// The data set of the run, as --data and --seed name it; each is empty where the configuration has none. A
-// data folder that is not here is none beside LOCKSTEP_DATA.
+// The data set of the run, as its flags and --seed name it; each is empty where the configuration has none,
+// and limits always are. A data folder that is not here is none beside LOCKSTEP_DATA.
 struct RunData {
-  std::optional<std::string> data;
+  DataFlags data;
   std::optional<uint64_t> seed;
   // The images that it was tested on; empty for checkpoints of earlier versions.
   std::optional<int64_t> test_rows;

@@ -2,6 +2,7 @@
 
 #include <lockstep/app/files/weights_name.h>
 #include <lockstep/app/train/plan/plan.h>
+#include <lockstep/data/data_folder.h>
 #include <lockstep/parallel/timing/trace.h>
 #include <lockstep/support/error.h>
 
@@ -25,6 +26,7 @@ void check_combinations(const TrainFlags& flags, const Recipe& recipe) {
   const auto& replica = flags.trainer.replica;
   const auto schedule = flags.schedule.value_or(recipe.schedule);
   const bool program = flags.program.has_value();
+  const bool synthetic = is_known_data(data_folder(flags.data.path));
   const bool classes = !program || flags.loss.value_or(LossChoice()).loss == ProgramLoss::kClassification;
   const Combination combinations[] = {
       {!classes && flags.label_smoothing > 0, "--label-smoothing is a setting of --loss classification",
@@ -40,6 +42,8 @@ void check_combinations(const TrainFlags& flags, const Recipe& recipe) {
        "leave --kernels out"},
       {!program && flags.loss, "--loss is a setting of --program: lockstep's models have one loss",
        "leave --loss out, or name the program: --program FILE"},
+      {flags.data.synthetic_shape && !synthetic, "--synthetic-shape is a setting of --data synthetic",
+       "leave it out"},
       {flags.patience && !flags.validation_share,
        "--patience waits for a better validation, and without --validation-share no rows are held out for "
        "one",

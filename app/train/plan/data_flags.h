@@ -16,7 +16,8 @@ struct SyntheticShape {
   bool operator==(const SyntheticShape&) const = default;
 };
 
-// Reads "3x32x32" and "3x32x32:100": channels, height, width and, behind the colon, classes. Throws UsageError.
+// Reads "3x32x32" and "3x32x32:100": channels, height, width and, behind the colon, classes. Throws
+// UsageError.
 SyntheticShape parse_synthetic_shape(const std::string& text);
 
 // The text that parse_synthetic_shape() reads.
@@ -27,8 +28,8 @@ struct DataFlags {
   std::optional<std::string> path = {};     // a folder, a file, or a name of known_data()
   std::optional<int64_t> limit_train = {};  // rows, from the first one on; empty: all
   std::optional<int64_t> limit_test = {};
-  std::optional<double> test_share = {};    // of the images of a folder without test images
-  std::optional<int64_t> image_size = {};   // the side that images of files are resized and cropped to
+  std::optional<double> test_share = {};   // of the images of a folder without test images
+  std::optional<int64_t> image_size = {};  // the side that images of files are resized and cropped to
   std::optional<SyntheticShape> synthetic_shape = {};
   std::optional<int64_t> data_memory = {};  // bytes; empty: half of what is free
   std::optional<int> workers = {};          // threads that decode images

@@ -5,12 +5,22 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <system_error>
+#include <utility>
 
+#include <lockstep/app/machine/memory_usage.h>
 #include <lockstep/app/machine/need_memory.h>
+#include <lockstep/app/terminal/logging.h>
+#include <lockstep/data/cifar_folder.h>
 #include <lockstep/data/data_folder.h>
+#include <lockstep/data/data_kind.h>
 #include <lockstep/data/idx_folder.h>
+#include <lockstep/data/images/decoded_rows.h>
+#include <lockstep/data/images/image_files.h>
+#include <lockstep/data/synthetic.h>
 #include <lockstep/data/tensor_data.h>
+#include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/printable.h>
@@ -18,29 +28,186 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kMostClasses = 1'000'000;  // of a model whose last layer has a row for each
+namespace fs = std::filesystem;
 
-// Returns `limits` for this many rows. Throws UsageError if one is above them.
-DataLimits checked(const DataLimits& limits, int64_t train_rows, int64_t test_rows, std::string_view noun,
-                   const std::string& origin) {
+constexpr int kMostDefaultWorkers = 8;
+constexpr int64_t kMostQueueBytes = int64_t{256} << 20;
+
+// Returns the numbers of rows to use. Throws UsageError for a limit above all rows.
+std::pair<int64_t, int64_t> used_rows(const DataFlags& flags, int64_t train_rows, int64_t test_rows,
+                                      std::string_view noun) {
   const auto check = [&](std::optional<int64_t> limit, int64_t rows, const char* flag, const char* kind) {
     if (limit.value_or(0) <= rows) return;
     throw UsageError(fmt::format("--limit-{} {} is more than the {} {} {}s of {}", flag, *limit,
-                                 with_commas(rows), kind, noun, origin),
+                                 with_commas(rows), kind, noun, data_folder(flags.path)),
                      "leave it out to use all of them");
   };
-  check(limits.train, train_rows, "train", "training");
-  check(limits.test, test_rows, "test", "test");
-  return {limits.train.value_or(train_rows), limits.test.value_or(test_rows)};
+  check(flags.limit_train, train_rows, "train", "training");
+  check(flags.limit_test, test_rows, "test", "test");
+  return {flags.limit_train.value_or(train_rows), flags.limit_test.value_or(test_rows)};
 }
 
-// load_idx_folder(), with the flags in its hints.
-Dataset load_folder(const std::string& folder) {
+// Throws UsageError for a flag that other data have.
+void check_flags(const DataFlags& flags, std::string_view kind) {
+  struct Flag {
+    bool given;
+    const char* what;
+    bool of_folders;
+  };
+  const Flag all[] = {
+      {flags.image_size.has_value(), "--image-size is the size that images of files are resized to", true},
+      {flags.test_share.has_value(), "--test-share splits a folder of images that has no test images", true},
+      {flags.skip_unreadable, "--skip-unreadable leaves image files out", true},
+      {flags.data_memory.has_value(), "--data-memory is for decoded image files", true},
+      {flags.workers.has_value(), "--workers decode image files", true},
+      {flags.synthetic_shape.has_value(), "--synthetic-shape is of --data synthetic", false},
+  };
+  for (const auto& [given, what, of_folders] : all) {
+    if (!given || kind == (of_folders ? to_string(DataKind::kImageFolder) : "synthetic")) continue;
+    throw UsageError(
+        fmt::format("{}, and {} is {}", what, data_folder(flags.path),
+                    kind == "synthetic" ? std::string("made from a seed") : fmt::format("{} data", kind)),
+        "leave it out");
+  }
+}
+
+LoadedData load_images(Dataset images, const std::string& folder, const DataFlags& flags) {
+  const auto all_test_rows = images.test.size();
+  const auto [train, test] = used_rows(flags, images.train.size(), all_test_rows, "image");
+  if (flags.limit_train) images.train = first_rows(images.train, train);
+  if (flags.limit_test) images.test = first_rows(images.test, test);
+  return {.set = as_training_data(images),
+          .origin = folder,
+          .all_test_rows = all_test_rows,
+          .digest = std::move(images.digest),
+          .notices = std::move(images.notices)};
+}
+
+LoadedData load_file(const std::string& file, const DataFlags& flags, std::span<const std::string> targets) {
+  auto data = load_tensor_data(file, targets, [&](int64_t bytes) {
+    need_host_memory(bytes, fmt::format("holding {}", in_quotes(file)), "file: save fewer rows");
+  });
+  const auto all_test_rows = data.test.rows();
+  const auto [train, test] = used_rows(flags, data.train.rows(), all_test_rows, "row");
+  data.train = data.train.narrow(0, train);
+  data.test = data.test.narrow(0, test);
+  return {.set = as_training_data(data), .origin = file, .all_test_rows = all_test_rows};
+}
+
+// How the images of a folder are decoded, and where they are.
+struct Decoding {
+  DecodeOptions options;
+  std::vector<int64_t> shape;  // channels, height, width
+  int workers = 1;
+  int64_t memory = 0;  // for decoded images
+
+  int64_t bytes(size_t files) const { return shape[0] * shape[1] * shape[2] * static_cast<int64_t>(files); }
+};
+
+Decoding decoding_of(const ImageFolder& folder, const DataFlags& flags) {
+  Decoding decoding;
+  const auto cores = static_cast<int>(allowed_cores().size());
+  decoding.workers = flags.workers.value_or(std::clamp(cores, 1, kMostDefaultWorkers));
+  const auto free = available_bytes();  // 0: not known
+  decoding.memory = flags.data_memory.value_or(free > 0 ? free / 2 : std::numeric_limits<int64_t>::max());
+  auto& options = decoding.options;
+  const auto grey = [&](const auto& files) { return all_grey(files, decoding.workers); };
+  options.channels = grey(folder.train) && grey(folder.test) ? 1 : 3;
+  options.size = static_cast<int>(flags.image_size.value_or(0));
+  const auto first = info_of_file(folder.train.front().path);
+  decoding.shape = {options.channels, options.size > 0 ? options.size : first.height,
+                    options.size > 0 ? options.size : first.width};
+  return decoding;
+}
+
+// Test images are resident, too, where they leave half of the memory to training.
+DataRows rows_of_files(const std::vector<ImageFile>& files, const Decoding& decoding, bool resident) {
+  auto rows = resident ? resident_image_rows(files, decoding.options, decoding.workers)
+                       : streamed_image_rows(
+                             files, decoding.options,
+                             {.workers = decoding.workers,
+                              .queue_bytes = std::clamp<int64_t>(decoding.memory / 2, 1, kMostQueueBytes),
+                              .notice = [](const std::string& text) { warn(text); }});
+  // Where they are does not change what they are.
+  rows.hash_of_first = [files](int64_t count) { return hash_of_files(files, count); };
+  return rows;
+}
+
+std::string held_text(const Decoding& decoding, const ImageFolder& folder, bool all, bool test) {
+  const auto megabytes = [&](size_t files) {
+    return fmt::format("{} MB", with_commas((decoding.bytes(files) + 999'999) / 1'000'000));
+  };
+  const auto workers = counted(decoding.workers, "worker");
+  if (all) {
+    return fmt::format("decoded into {} of memory by {}", megabytes(folder.train.size() + folder.test.size()),
+                       workers);
+  }
+  return fmt::format("{} of training images streamed by {}, {} of test images {}",
+                     megabytes(folder.train.size()), workers, megabytes(folder.test.size()),
+                     test ? "in memory" : "streamed");
+}
+
+// The last part of the path.
+std::string name_of_folder(const std::string& folder) {
+  auto path = fs::absolute(folder).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();
+  return path.filename().string();
+}
+
+LoadedData load_image_folder(const std::string& path, const DataFlags& flags) {
+  auto folder = find_image_folder(
+      path, {.test_share = flags.test_share.value_or(0), .skip_unreadable = flags.skip_unreadable});
+  const auto all_test_rows = static_cast<int64_t>(folder.test.size());
+  const auto [train, test] =
+      used_rows(flags, static_cast<int64_t>(folder.train.size()), all_test_rows, "image");
+  folder.train.resize(static_cast<size_t>(train));
+  folder.test.resize(static_cast<size_t>(test));
+  const auto decoding = decoding_of(folder, flags);
+  const auto test_bytes = decoding.bytes(folder.test.size());
+  const bool resident = decoding.bytes(folder.train.size()) + test_bytes <= decoding.memory;
+  const bool test_resident = resident || test_bytes <= decoding.memory / 2;
+  LoadedData loaded{.origin = path,
+                    .all_test_rows = all_test_rows,
+                    .digest = folder.digest,
+                    .notices = folder.notices,
+                    .streamed = !resident,
+                    .held = held_text(decoding, folder, resident, test_resident)};
+  loaded.set = {.name = name_of_folder(path),
+                .spec = {{.name = "images", .dtype = torch::kUInt8, .row_shape = decoding.shape},
+                         {.name = "labels", .dtype = torch::kInt64, .role = Role::kTarget}},
+                .classes = static_cast<int64_t>(folder.class_names.size()),
+                .class_names = folder.class_names,
+                .row_noun = "image",
+                .train = rows_of_files(folder.train, decoding, resident),
+                .test = rows_of_files(folder.test, decoding, test_resident)};
+  return loaded;
+}
+
+// A data set that needs no files.
+LoadedData make_data(const KnownData& known, uint64_t seed, const DataFlags& flags) {
+  check_flags(flags, known.name);
+  const auto train_rows = flags.limit_train.value_or(known.train_rows);
+  const auto test_rows = flags.limit_test.value_or(known.test_rows);
+  LoadedData loaded{.origin = fmt::format("made from seed {}", seed),
+                    .all_test_rows = std::max(test_rows, known.test_rows),
+                    .kind = std::string(known.name)};
+  if (const auto& shape = flags.synthetic_shape) {
+    loaded.set = as_training_data(make_synthetic(
+        seed, train_rows, test_rows, {shape->channels, shape->height, shape->width}, shape->classes));
+  } else {
+    loaded.set = known.make(seed, train_rows, test_rows);
+  }
+  return loaded;
+}
+
+// Returns what it returns. Its errors say what else --data may name.
+template <class Find>
+auto with_other_data(const std::string& path, const Find& find) {
   try {
-    return load_idx_folder(folder);
+    return find();
   } catch (const DataError& error) {
     std::error_code ignored;
-    const bool file = std::filesystem::is_regular_file(folder, ignored);
+    const bool file = fs::is_regular_file(path, ignored);
     throw DataError(
         error.message_text(),
         error.hint_text() + fmt::format("; --data DIR names a folder, --data {} needs no files{}",
@@ -49,36 +216,19 @@ Dataset load_folder(const std::string& folder) {
   }
 }
 
-LoadedData load_images(const std::string& folder, const DataLimits& limits) {
-  auto images = load_folder(folder);
-  const auto all_test_rows = images.test.size();
-  const auto used = checked(limits, images.train.size(), all_test_rows, "image", folder);
-  if (limits.train) images.train = first_rows(images.train, *used.train);
-  if (limits.test) images.test = first_rows(images.test, *used.test);
-  return {.set = as_training_data(images), .origin = folder, .all_test_rows = all_test_rows};
-}
-
-LoadedData load_file(const std::string& file, const DataLimits& limits,
-                     std::span<const std::string> targets) {
-  auto data = load_tensor_data(file, targets, [&](int64_t bytes) {
-    need_host_memory(bytes, fmt::format("holding {}", in_quotes(file)), "file: save fewer rows");
-  });
-  const auto all_test_rows = data.test.rows();
-  const auto used = checked(limits, data.train.rows(), all_test_rows, "row", file);
-  data.train = data.train.narrow(0, *used.train);
-  data.test = data.test.narrow(0, *used.test);
-  return {.set = as_training_data(data), .origin = file, .all_test_rows = all_test_rows};
-}
-
-LoadedData load_set(const std::string& folder, uint64_t seed, const DataLimits& limits,
-                    std::span<const std::string> targets) {
-  if (const auto* known = find_known_data(folder)) {
-    const auto test_rows = limits.test.value_or(known->test_rows);
-    return {.set = known->make(seed, limits.train.value_or(known->train_rows), test_rows),
-            .origin = fmt::format("made from seed {}", seed),
-            .all_test_rows = std::max(test_rows, known->test_rows)};
-  }
-  return is_tensor_file(folder) ? load_file(folder, limits, targets) : load_images(folder, limits);
+LoadedData read_data(const std::string& path, const DataFlags& flags, std::span<const std::string> targets) {
+  const auto kind = with_other_data(path, [&] { return kind_of(path); });
+  check_flags(flags, to_string(kind));
+  const auto load = [&] {
+    if (kind == DataKind::kTensorFile) return load_file(path, flags, targets);
+    if (kind == DataKind::kImageFolder) return load_image_folder(path, flags);
+    auto images = with_other_data(
+        path, [&] { return kind == DataKind::kIdx ? load_idx_folder(path) : load_cifar(path); });
+    return load_images(std::move(images), path, flags);
+  };
+  auto loaded = load();
+  loaded.kind = to_string(kind);
+  return loaded;
 }
 
 }  // namespace
@@ -88,64 +238,14 @@ std::string LoadedData::test_count() const {
   return test_limited() ? fmt::format("the first {} of {}", rows, with_commas(all_test_rows)) : rows;
 }
 
-LoadedData load_data(const std::optional<std::string>& data, uint64_t seed, const DataLimits& limits,
-                     std::span<const std::string> targets) {
-  auto loaded = load_set(data_folder(data), seed, limits, targets);
+LoadedData load_data(const DataFlags& flags, uint64_t seed, std::span<const std::string> targets) {
+  const auto path = data_folder(flags.path);
+  const auto* const known = find_known_data(path);
+  auto loaded = known ? make_data(*known, seed, flags) : read_data(path, flags, targets);
+  loaded.flags = flags;
   loaded.train_hash = loaded.set.train.hash_of_first(loaded.set.train.rows);
   loaded.test_hash = loaded.set.test.hash_of_first(loaded.set.test.rows);
   return loaded;
-}
-
-std::string speed_unit(const TrainingData& data) {
-  return data.row_noun == "image" ? "img/s" : data.row_noun + "s/s";
-}
-
-std::optional<NetworkFacts> facts_of(const TrainingData& data) {
-  constexpr int64_t kMostClassNames = 100'000;
-  const auto input = std::ranges::find(data.spec, Role::kInput, &TensorSpec::role);
-  if (std::ranges::count(data.spec, Role::kInput, &TensorSpec::role) != 1) return std::nullopt;
-  if (std::ranges::any_of(input->row_shape, [](int64_t size) { return size < 0; })) return std::nullopt;
-  if (!data.classes || *data.classes > kMostClassNames) return std::nullopt;
-  NetworkFacts facts{.input = input->name,
-                     .row_shape = input->row_shape,
-                     .bytes = input->dtype == torch::kUInt8,
-                     .classes = data.class_names};
-  facts.classes.resize(std::min(facts.classes.size(), static_cast<size_t>(*data.classes)));
-  for (auto next = std::ssize(facts.classes); next < *data.classes; ++next) {
-    facts.classes.push_back(std::to_string(next));
-  }
-  return facts;
-}
-
-TrainingData as_images(TrainingData data, const std::string& model) {
-  const auto inputs = std::ranges::count(data.spec, Role::kInput, &TensorSpec::role);
-  const auto image = std::ranges::find(data.spec, Role::kInput, &TensorSpec::role);
-  const bool fits = inputs == 1 && image->row_shape.size() == 3 &&
-                    (torch::isFloatingType(image->dtype) || image->dtype == torch::kUInt8);
-  if (!fits || !data.classes) {
-    std::vector<std::string> found;
-    for (const auto& tensor : data.spec) found.push_back(to_string(tensor));
-    throw DataError(fmt::format("{} takes one input [n, channels, height, width] of floats or uint8 and one "
-                                "target [n] of classes, {} has {}{}",
-                                model, data.name, fmt::join(found, ", "), fits ? ": " + data.no_classes : ""),
-                    "an exported program takes any tensors");
-  }
-  if (*data.classes > kMostClasses) {
-    throw DataError(fmt::format("{} has labels up to {}, {} takes {} classes at most", data.name,
-                                with_commas(*data.classes - 1), model, with_commas(kMostClasses)),
-                    "number the classes from 0 on, without gaps");
-  }
-  return with_pixels_as_floats(std::move(data), image->name);
-}
-
-ModelSpec model_spec(const std::string& model, const TrainingData& data) {
-  const auto& shape = data.spec.at(0).row_shape;  // inputs come first
-  return {.name = model,
-          .channels = shape.at(0),
-          .classes = class_count(data),
-          .initialization = {},
-          .height = shape.at(1),
-          .width = shape.at(2)};
 }
 
 }  // namespace lockstep

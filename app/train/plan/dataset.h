@@ -5,20 +5,31 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include <lockstep/app/files/network_facts.h>
 #include <lockstep/app/train/plan/data_flags.h>
+#include <lockstep/data/images/normalize.h>
 #include <lockstep/data/known_data.h>
 #include <lockstep/models/factory.h>
 
 namespace lockstep {
 
+class Program;
+
 struct LoadedData {
-  TrainingData set;
+  TrainingData set;           // images of files are bytes
   std::string origin;         // the folder or file, or how it was made
   int64_t all_test_rows = 0;  // `set` may hold only the first of them
-  // Hashes of the rows in `set`. Their number is compared besides.
+  // Hashes of the rows in `set`, of image files of their names and sizes. Their number is compared besides.
   std::string train_hash = {}, test_hash = {};
+
+  DataFlags flags = {};     // as they were given
+  std::string kind = {};    // "IDX", "CIFAR-10", "CIFAR-100", "image folder", "safetensors", "synthetic"
+  std::string digest = {};  // SHA-256 of the files' names and sizes; empty: no files, or one
+  std::vector<std::string> notices = {};  // what is odd in the files: one sentence each, without a full stop
+  bool streamed = false;                  // the training rows are decoded while training
+  std::string held = {};  // how image files are held, for people; empty: in memory, as they are
 
   bool test_limited() const { return set.test.rows < all_test_rows; }
 
@@ -27,22 +38,36 @@ struct LoadedData {
 };
 
 // Finds out what flags.path, or without one data_folder(), holds, and reads it. targets: as of
-// load_tensor_data(); other data have none to choose. Throws UsageError for flags that such data do not have
-// and for a limit above the number of rows, MemoryError for a file that memory cannot hold, and what reading
-// the files throws.
+// load_tensor_data(); other data have none to choose.
+//
+// Images of a folder that fit into flags.data_memory are decoded into memory, others when a batch asks for
+// them; test images are decoded into memory, too, if they take half of it at most. They have one channel if
+// all files are grey, else three.
+//
+// Throws UsageError for flags that such data do not have and for a limit above the number of rows,
+// MemoryError for a file that memory cannot hold, and what reading the files throws.
 LoadedData load_data(const DataFlags& flags, uint64_t seed, std::span<const std::string> targets = {});
 
 // "img/s" if rows are images, else "rows/s".
 std::string speed_unit(const TrainingData& data);
 
-// What a network for these data needs to be used without them. Nothing for data with several inputs, with
-// sizes that differ between batches, without classes or with more than 100,000. Call it before as_images().
+// What a network for these data needs to be used without them, but for image size and normalisation. Nothing
+// for data with several inputs, with sizes that differ between batches, without classes or with more than
+// 100,000. Call it before as_images().
 std::optional<NetworkFacts> facts_of(const TrainingData& data);
 
-// Returns the data as the models of models/factory.h take them: images of floats in [0, 1] from bytes. Throws
-// DataError, which names the model, unless a row is one image (channels, height, width) of floats or uint8
-// with one label.
-TrainingData as_images(TrainingData data, const std::string& model);
+// Returns the name of the one input of images (channels, height, width) of bytes; nothing where there is
+// none, or several.
+std::optional<std::string> image_input_of(const TrainingData& data);
+
+// Returns the data as the models of models/factory.h take them: bytes become floats. Throws DataError, which
+// names the model, unless a row is one image (channels, height, width) of floats or uint8 with one label, and
+// UsageError for a normalisation of other channels, or of images that are no bytes.
+TrainingData as_images(TrainingData data, const std::string& model, const Normalization& normalization = {});
+
+// Returns the data as the program takes them: the one input of images of bytes becomes floats where the
+// program's input is of floats. All else stays. Throws UsageError as as_images() does.
+TrainingData as_inputs(TrainingData data, const Program& program, const Normalization& normalization = {});
 
 // Returns the spec of this model for such rows, which as_images() has returned.
 ModelSpec model_spec(const std::string& model, const TrainingData& data);

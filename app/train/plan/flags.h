@@ -11,6 +11,7 @@
 #include <lockstep/app/train/plan/labels.h>
 #include <lockstep/app/train/plan/loss_choice.h>
 #include <lockstep/app/train/plan/on_error.h>
+#include <lockstep/app/train/plan/pixels.h>
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/gradient_sync.h>
 #include <lockstep/parallel/optimizer/lr_schedule.h>
@@ -36,6 +37,8 @@ struct TrainFlags {
   std::optional<std::string> program;    // instead of a model: an exported program's file
   std::optional<LossChoice> loss;        // of the program
   DataFlags data;                        // the rows
+  Augmentation augment;                  // of training images
+  NormalizeFlag normalize;               // of images
   std::optional<std::string> init_from;  // a safetensors file
   std::optional<std::string> freeze;     // patterns of parameters' names
   double label_smoothing = 0;

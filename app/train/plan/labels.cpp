@@ -23,6 +23,7 @@ std::string name_of_class(const TrainingData& data, size_t label) {
 }  // namespace
 
 std::vector<int64_t> class_labels(const DataRows& rows) {
+  if (rows.labels) return rows.labels();
   const auto source = rows.sources(torch::kCPU);
   Batch into(std::make_shared<const BatchSpec>(source->spec()));
   std::vector<int64_t> labels;

@@ -14,7 +14,8 @@ enum class ClassWeights { kNone, kBalanced };
 inline constexpr Choice<ClassWeights> kClassWeightsNames[] = {{"none", ClassWeights::kNone},
                                                               {"balanced", ClassWeights::kBalanced}};
 
-// The one target of each row, in order. Inputs are read with them, some rows at a time.
+// The one target of each row, in order. Where the data do not know them, inputs are read with them, some rows
+// at a time.
 std::vector<int64_t> class_labels(const DataRows& rows);
 
 // rows / (classes * rows of the class) for each class, so that all classes weigh alike in the training rows:

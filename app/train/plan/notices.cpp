@@ -89,7 +89,7 @@ std::vector<std::string> batch_notices(const TrainPlan& plan) {
 }
 
 std::vector<std::string> task_notices(const TrainPlan& plan) {
-  std::vector<std::string> notices;
+  auto notices = plan.data.notices;
   if (plan.program) {
     if (auto notice = eval_form_notice(*plan.program)) notices.push_back(std::move(*notice));
   }

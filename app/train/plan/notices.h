@@ -30,8 +30,8 @@ std::optional<std::string> fp16_notice(const TrainPlan& plan);
 // Replicas without images, and more micro-batches than images, in a full batch.
 std::vector<std::string> batch_notices(const TrainPlan& plan);
 
-// Warnings about what is trained: a program that is as after Python's eval(), numbers of the data that are
-// not finite.
+// Warnings about what is trained: what is odd in the files of the data, a program that is as after Python's
+// eval(), numbers of the data that are not finite.
 std::vector<std::string> task_notices(const TrainPlan& plan);
 
 // Warnings about this machine: too many or too few threads, slow bf16 or fp16, GPUs that cannot read each

@@ -91,7 +91,7 @@ void set_engine(const TrainFlags& options, TrainPlan& plan) {
 
 void set_factory(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan) {
   plan.model = options.model.value_or(std::string(recipe.model));
-  plan.data.set = as_images(std::move(plan.data.set), plan.model);
+  plan.data.set = as_images(std::move(plan.data.set), plan.model, plan.pixels.normalization);
   auto spec = model_spec(plan.model, plan.data.set);
   spec.seed = plan.trainer.seed;
   spec.kernels = plan.kernels;
@@ -290,10 +290,14 @@ TrainPlan make_train_plan(const TrainFlags& options, std::optional<LoadedData> d
   auto plan = plan_without_data(options, world);
   set_program(options, plan);
   set_arithmetic(plan.trainer.replica.precision, plan.deterministic);
-  plan.data = data ? std::move(*data)
-                   : load_data(options.data, options.trainer.seed);
-  plan.facts = facts_of(plan.data.set);  // before a model makes images of the data
+  plan.data = data ? std::move(*data) : load_data(options.data, options.trainer.seed);
+  plan.as_read = plan.data;
+  plan.facts = facts_of(plan.data.set);  // before a network gets floats of its bytes
   set_validation(options, plan);
+  set_pixels(options, plan);
+  if (plan.program) {
+    plan.data.set = as_inputs(std::move(plan.data.set), *plan.program, plan.pixels.normalization);
+  }
   set_batches(options, recipe, plan);
   check_program_rows(plan);
   {

@@ -14,7 +14,7 @@
 namespace lockstep {
 
 // Reads the data and builds the model once. Writes nothing. The options have passed check_combinations().
-// `data`: the data of another plan with the same data flags and seed, so that they are read and held once.
+// `data`: as_read of another plan with the same data flags and seed, so that they are read and held once.
 // `world`: of several processes, after assemble_run(). Throws UsageError for values that make no sense with
 // these devices, then what reading the data and building the model throw.
 TrainPlan make_train_plan(const TrainFlags& options, std::optional<LoadedData> data = {},

@@ -18,6 +18,7 @@
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/support/counted.h>
+#include <lockstep/support/printable.h>
 
 namespace lockstep {
 namespace {
@@ -29,6 +30,35 @@ std::string data_text(const LoadedData& data) {
   auto text = fmt::format("{}, {} training{} and {} test {}s ({})", set.name, with_commas(set.train.rows),
                           held_out, data.test_count(), set.row_noun, data.origin);
   if (!data.set.content.empty()) text += ": " + data.set.content;
+  return text;
+}
+
+// "10 classes: coat, dress, shirt, shoe and 6 more"; without names that are only numbers.
+std::string classes_text(const TrainingData& set) {
+  constexpr size_t kShown = 4;
+  auto text = counted(*set.classes, "class");
+  const auto& names = set.class_names;
+  const bool numbers = std::ranges::all_of(
+      names, [&](const auto& name) { return name == std::to_string(&name - names.data()); });
+  if (numbers) return text;
+  std::vector<std::string> shown;
+  for (const auto& name : names | std::views::take(kShown)) shown.push_back(printable(name));
+  text += fmt::format(": {}", fmt::join(shown, ", "));
+  return names.size() > kShown ? text + fmt::format(" and {} more", names.size() - kShown) : text;
+}
+
+// Empty for rows that are no images of bytes. The network may get floats of them.
+std::string images_text(const TrainPlan& plan) {
+  const auto& data = plan.data;
+  std::string text;
+  if (data.set.row_noun == "image") {
+    text = fmt::format("{}, {}, {}", data.kind, fmt::join(data.set.spec.front().row_shape, " x "),
+                       classes_text(data.set));
+  }
+  const auto digest = data.digest.empty() ? std::string() : "files " + data.digest.substr(0, 16);
+  for (const auto& more : {data.held, pixels_text(plan), digest}) {
+    if (!more.empty()) text += (text.empty() ? "" : "; ") + more;
+  }
   return text;
 }
 
@@ -134,6 +164,8 @@ std::string arithmetic_text(const TrainPlan& plan) {
   }
   if (plan.kernels == Kernels::kTorch) text += "; torch's kernels only";
   if (plan.kernels == Kernels::kDirect) text += "; lockstep's kernels without Winograd tiles";
+  if (const auto note = plan.program ? std::string() : kernels_note(plan.spec()); !note.empty())
+    text += "; " + note;
   if (plan.deterministic) text += "; deterministic";
   if (plan.trainer.replica.invariant) {
     text += fmt::format("; the same bits for 1, 2, 4 and 8 replicas of {}",
@@ -258,6 +290,7 @@ std::string describe(const TrainPlan& plan, size_t width) {
   if (plan.start) row("start", start_text(*plan.start));
   if (!plan.frozen.empty()) row("frozen", frozen_text(plan));
   row("data", data_text(plan.data));
+  if (const auto text = images_text(plan); !text.empty()) row("images", text);
   if (!plan.world.single_process()) row("processes", plan.world.text());
   row("devices", devices_text(plan));
   row("batch", batch_text(plan));

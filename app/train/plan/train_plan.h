@@ -10,6 +10,7 @@
 #include <lockstep/app/processes/train_world.h>
 #include <lockstep/app/train/plan/dataset.h>
 #include <lockstep/app/train/plan/loss_choice.h>
+#include <lockstep/app/train/plan/pixels.h>
 #include <lockstep/app/train/plan/start.h>
 #include <lockstep/models/factory.h>
 #include <lockstep/models/initialize.h>
@@ -39,7 +40,9 @@ struct TrainPlan {
   int64_t parameter_count = 0;
   int64_t largest_bucket = 0;  // gradients that are summed at a time, at most
   bool has_batch_norm = false;
-  LoadedData data;
+  LoadedData data;      // as this network trains on it
+  LoadedData as_read;   // for other plans
+  PixelChanges pixels;  // of images
 
   TrainWorld world;        // all processes
   TrainerOptions trainer;  // its devices are those of this process

@@ -64,6 +64,8 @@ struct Setting {
 
 // The tables. All settings together: settings.h.
 std::span<const Setting> task_settings();
+std::span<const Setting> data_settings();
+std::span<const Setting> image_settings();
 std::span<const Setting> replica_settings();
 std::span<const Setting> update_settings();
 std::span<const Setting> engine_settings();

@@ -9,8 +9,8 @@ namespace lockstep {
 const std::vector<Setting>& all_settings() {
   static const auto settings = [] {
     std::vector<Setting> all;
-    for (const auto& table :
-         {task_settings(), replica_settings(), update_settings(), engine_settings(), output_settings()}) {
+    for (const auto& table : {task_settings(), data_settings(), image_settings(), replica_settings(),
+                              update_settings(), engine_settings(), output_settings()}) {
       all.insert(all.end(), table.begin(), table.end());
     }
     return all;

@@ -28,6 +28,10 @@ void add_setting_flags(CLI::App& command, unsigned command_kind, TrainFlags& fla
 // Adds --limit-test, for a command that has no other of these flags. rows: outlives the command.
 CLI::Option* add_limit_test_flag(CLI::App& command, std::optional<int64_t>& rows);
 
+// Adds --test-share, --image-size, --synthetic-shape, --data-memory, --workers and --skip-unreadable, for
+// such a command. flags: outlive the command.
+void add_data_flags(CLI::App& command, DataFlags& flags);
+
 // Adds --loss of an exported program. loss: outlives the command.
 CLI::Option* add_loss_flag(CLI::App& command, const std::string& flag, std::optional<LossChoice>& loss);
 

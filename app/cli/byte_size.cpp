@@ -1,4 +1,4 @@
-#include <lockstep/app/bench/allreduce/sizes.h>
+#include <lockstep/app/cli/byte_size.h>
 
 #include <fmt/format.h>
 

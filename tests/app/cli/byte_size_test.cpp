@@ -1,7 +1,7 @@
 #include <lockstep/tests/catch.h>
 #include <cstdint>
 
-#include <lockstep/app/bench/allreduce/sizes.h>
+#include <lockstep/app/cli/byte_size.h>
 #include <lockstep/support/error.h>
 
 using namespace lockstep;

@@ -1,0 +1,129 @@
+#include <lockstep/app/train/plan/pixels.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <lockstep/app/train/plan/flags.h>
+#include <lockstep/app/train/plan/train_plan.h>
+#include <lockstep/data/images/augment.h>
+#include <lockstep/models/program.h>
+#include <lockstep/support/counted.h>
+#include <lockstep/support/error.h>
+#include <lockstep/support/parse_number.h>
+#include <lockstep/support/printable.h>
+#include <lockstep/support/split_text.h>
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kMeasuredOfStream = 10'000;  // rows
+
+std::optional<std::vector<double>> numbers_in(std::string_view text) {
+  std::vector<double> numbers;
+  for (const auto part : split_text(text, ',')) {
+    const auto number = parse_number<double>(part);
+    if (!number || !std::isfinite(*number)) return std::nullopt;
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+std::string spec_text(const BatchSpec& spec) {
+  std::vector<std::string> texts;
+  for (const auto& tensor : spec) texts.push_back(to_string(tensor));
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+// Throws UsageError where the flags change pixels, and there are none of bytes.
+void check_has_pixels(const TrainFlags& flags, const TrainPlan& plan) {
+  const auto refuse = [&](const char* flag, const char* what, const std::string& found) {
+    throw UsageError(fmt::format("{} {}, and {}", flag, what, found), fmt::format("leave {} out", flag));
+  };
+  const auto& set = plan.data.set;
+  if (!image_input_of(set)) {
+    const auto found = fmt::format("{} has {}", set.name, spec_text(set.spec));
+    const char* what = "changes one input of images [n, channels, height, width] of bytes";
+    if (flags.augment.any()) refuse("--augment", what, found);
+    if (flags.normalize.any()) refuse("--normalize", what, found);
+  }
+  if (!plan.program || !flags.normalize.any()) return;
+  if (as_inputs(set, *plan.program).spec != set.spec) return;
+  refuse("--normalize", "gives a network floats",
+         fmt::format("{} takes bytes as they are", in_quotes(plan.program->path().native())));
+}
+
+Normalization normalization_of(const TrainFlags& flags, TrainPlan& plan) {
+  if (!flags.normalize.automatic) return flags.normalize.given;
+  const auto input = image_input_of(plan.data.set).value_or("");
+  const auto measured = measure(
+      plan.data.set.train,
+      {.sample = plan.data.streamed ? kMeasuredOfStream : 0, .seed = plan.trainer.seed, .input = input});
+  plan.pixels.measured_rows = measured.rows;
+  return measured.normalization;
+}
+
+}  // namespace
+
+NormalizeFlag parse_normalize(const std::string& text) {
+  if (text == "auto") return {.automatic = true};
+  if (text == "none") return {};
+  const auto parts = split_text(text, ':');
+  const auto mean = numbers_in(parts.front());
+  const auto deviation = parts.size() == 2 ? numbers_in(parts.back()) : std::nullopt;
+  const bool fits = mean && deviation && mean->size() == deviation->size() &&
+                    std::ranges::all_of(*deviation, [](double number) { return number > 0; });
+  if (fits) return {.given = {.mean = *mean, .deviation = *deviation}};
+  throw UsageError(
+      fmt::format("must be auto, none or MEANS:DEVIATIONS of pixels / 255, as many of both and the "
+                  "latter above 0, such as 0.49,0.48,0.45:0.25,0.24,0.26, got {}",
+                  in_quotes(text)));
+}
+
+std::string to_string(const NormalizeFlag& flag) {
+  return flag.automatic ? "auto" : normalize_text(flag.given);
+}
+
+std::string normalize_text(const Normalization& normalization) {
+  if (normalization.mean.empty()) return "none";
+  return fmt::format("{}:{}", fmt::join(normalization.mean, ","), fmt::join(normalization.deviation, ","));
+}
+
+void set_pixels(const TrainFlags& flags, TrainPlan& plan) {
+  check_has_pixels(flags, plan);
+  plan.pixels.augmentation = flags.augment;
+  plan.pixels.normalization = normalization_of(flags, plan);
+  auto& set = plan.data.set;
+  if (flags.augment.any()) {
+    set.train.sources =
+        augmented(set.train.sources, flags.augment, plan.trainer.seed, image_input_of(set).value_or(""));
+  }
+  if (!plan.facts) return;
+  plan.facts->image_size = plan.data.flags.image_size.value_or(0);
+  plan.facts->mean = plan.pixels.normalization.mean;
+  plan.facts->deviation = plan.pixels.normalization.deviation;
+}
+
+std::string pixels_text(const TrainPlan& plan) {
+  const auto& [augmentation, normalization, measured] = plan.pixels;
+  std::vector<std::string> parts;
+  if (augmentation.any()) parts.push_back(to_string(augmentation) + " on training images");
+  if (!normalization.mean.empty()) {
+    const auto list = [](const std::vector<double>& numbers) {
+      std::vector<std::string> texts;
+      for (const double number : numbers) texts.push_back(fmt::format("{:.4g}", number));
+      return fmt::format("{}", fmt::join(texts, ", "));
+    };
+    parts.push_back(fmt::format(
+        "normalised by mean {} and deviation {}{}", list(normalization.mean), list(normalization.deviation),
+        measured ? fmt::format(", measured on {}", counted(*measured, "image")) : ""));
+  }
+  return fmt::format("{}", fmt::join(parts, "; "));
+}
+
+}  // namespace lockstep
