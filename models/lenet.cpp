@@ -45,8 +45,8 @@ LeNetImpl::LeNetImpl(uint64_t seed, torch::ScalarType dtype, Kernels chosen, con
   }
   auto generator = at::detail::createCPUGenerator(seed);
   // Drawn in float for all dtypes, so that a double network starts from the same values.
-  const auto weight = [&](const char* name, torch::IntArrayRef shape) {
-    const auto normal = torch::randn(shape, generator, torch::TensorOptions(torch::kFloat32));
+  const auto weight = [&](const char* name, torch::IntArrayRef sizes) {
+    const auto normal = torch::randn(sizes, generator, torch::TensorOptions(torch::kFloat32));
     return register_parameter(name, (normal * .01).to(dtype));
   };
   const auto bias = [&](const char* name, int64_t size) {

@@ -65,7 +65,7 @@ void check_gather(torch::Device device) {
 void check_pixel_values(torch::Device device) {
   const auto bits = lockstep::testing::reference("pixel_values.json");
   Batch batch;
-  gather(*resident_sources(counting_set(1), device), {0}, batch)(device);
+  gather(*resident_sources(counting_set(1))(device), {0}, batch, device);
   const auto X = batch.input().cpu().flatten();
   for (int64_t value = 0; value < 256; ++value) {
     INFO("pixel value " << value);

@@ -18,8 +18,8 @@ namespace lockstep {
 class Program;
 
 struct LoadedData {
-  TrainingData set;           // images of files are bytes
-  std::string origin;         // the folder or file, or how it was made
+  TrainingData set = {};      // images of files are bytes
+  std::string origin = {};    // the folder or file, or how it was made
   int64_t all_test_rows = 0;  // `set` may hold only the first of them
   // Hashes of the rows in `set`, of image files of their names and sizes. Their number is compared besides.
   std::string train_hash = {}, test_hash = {};

@@ -290,7 +290,7 @@ std::string describe(const TrainPlan& plan, size_t width) {
   if (plan.start) row("start", start_text(*plan.start));
   if (!plan.frozen.empty()) row("frozen", frozen_text(plan));
   row("data", data_text(plan.data));
-  if (const auto text = images_text(plan); !text.empty()) row("images", text);
+  if (const auto images = images_text(plan); !images.empty()) row("images", images);
   if (!plan.world.single_process()) row("processes", plan.world.text());
   row("devices", devices_text(plan));
   row("batch", batch_text(plan));
