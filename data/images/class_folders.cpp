@@ -76,6 +76,7 @@ class ClassReader {
                           NamedOption{.key = "skip_unreadable"});
     }
     left_out_.unreadable.add(shown);
+    left_out_.faults.push_back(shown + " " + fault);
   }
 
   const bool skip_unreadable_;

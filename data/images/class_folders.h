@@ -32,6 +32,7 @@ struct LeftOut {
 
 struct LeftOutFiles {
   LeftOut unreadable, other_files, outside /* of class folders */;
+  std::vector<std::string> faults = {};  // of unreadable files: one sentence each, which begins with the path
 };
 
 // Returns the class folders in order of their names. Adds what it leaves out. Throws DataError for a folder

@@ -36,6 +36,21 @@ std::string folder_text(const fs::path& folder) {
   return text;
 }
 
+// Refuses a folder, or only says why it would be.
+class Judge {
+ public:
+  Judge(bool only_notice, std::vector<std::string>& notices) : only_notice_(only_notice), notices_(notices) {}
+
+  void refuse(std::string message, ErrorText hint) const {
+    if (!only_notice_) throw DataError(std::move(message), std::move(hint));
+    notices_.push_back(std::move(message));
+  }
+
+ private:
+  const bool only_notice_;
+  std::vector<std::string>& notices_;
+};
+
 ErrorText share_option() { return NamedOption{.key = "test_share"}; }
 
 // Returns whether a hash of CLASS/NAME says that the image is for testing.
@@ -56,7 +71,7 @@ Half split_off(Half& train, double share) {
   return test;
 }
 
-void check_share(double share, const FolderLayout& layout) {
+void check_share(double share, const FolderLayout& layout, const Judge& judge) {
   if (!(share >= 0 && share < 1)) {
     throw UsageError(share_option() +
                      fmt::format(" is {}, a share from 0 up to but not 1 was expected", share));
@@ -66,9 +81,9 @@ void check_share(double share, const FolderLayout& layout) {
                      "leave it out, or name " + layout.train + " alone");
   }
   if (share == 0 && layout.test.empty()) {
-    throw DataError(layout.train + " holds class folders and no test set",
-                    "put train/ and test/ into one folder and name that, or split the images with " +
-                        share_option() + ", such as .1");
+    judge.refuse(layout.train + " holds class folders and no test set",
+                 "put train/ and test/ into one folder and name that, or split the images with " +
+                     share_option() + ", such as .1");
   }
 }
 
@@ -80,39 +95,52 @@ const ClassFolder* find_class(const Half& half, const std::string& name) {
 }
 
 // Refuses names that differ by case alone, in one half or between the two.
-void check_case(const Half& train, const Half& test) {
+void check_case(const Half& train, const Half& test, const Judge& judge) {
   std::map<std::string, std::pair<std::string, std::string>> seen;  // name in small letters: path, name
   for (const auto* half : {&train, &test}) {
     for (const auto& folder : half->classes) {
       const auto [at, added] =
           seen.try_emplace(in_small_letters(folder.name), half->path + "/" + folder.name, folder.name);
       if (added || at->second.second == folder.name) continue;
-      throw DataError(fmt::format("the names of {} and {}/{} differ by case alone", at->second.first,
-                                  half->path, folder.name),
-                      "merge the two classes, or give one another name");
+      judge.refuse(fmt::format("the names of {} and {}/{} differ by case alone", at->second.first, half->path,
+                               folder.name),
+                   "merge the two classes, or give one another name");
     }
   }
 }
 
-void check_classes(const Half& train, const Half& test, bool split) {
+void check_classes(const Half& train, const Half& test, bool split, const Judge& judge) {
   for (const auto& folder : test.classes) {
     const auto* same = find_class(train, folder.name);
     if (!has_images(folder) || (same && has_images(*same))) continue;
     const auto path = test.path + "/" + folder.name;
     if (split) {
-      throw DataError(fmt::format("{} of {} for testing, and none for training",
-                                  counted(static_cast<int64_t>(folder.images.size()), "image"), path),
-                      "add images of this class, or choose a smaller " + share_option());
+      judge.refuse(fmt::format("{} of {} for testing, and none for training",
+                               counted(static_cast<int64_t>(folder.images.size()), "image"), path),
+                   "add images of this class, or choose a smaller " + share_option());
+    } else {
+      judge.refuse(fmt::format("class {} is only in {}, and has no image in {}", in_quotes(folder.name),
+                               test.path, train.path),
+                   "add images of this class for training, or remove its folder");
     }
-    throw DataError(fmt::format("class {} is only in {}, and has no image in {}", in_quotes(folder.name),
-                                test.path, train.path),
-                    "add images of this class for training, or remove its folder");
   }
   for (const auto& folder : train.classes) {
-    if (has_images(folder)) continue;
-    throw DataError(fmt::format("class folder {}/{} holds no images", train.path, folder.name),
-                    "add PNG or JPEG images, or remove the folder");
+    const auto* in_test = find_class(test, folder.name);
+    if (has_images(folder) || (split && in_test && has_images(*in_test))) continue;
+    judge.refuse(fmt::format("class folder {}/{} holds no images", train.path, folder.name),
+                 "add PNG or JPEG images, or remove the folder");
   }
+}
+
+// Of train, and those of test that train has not.
+std::vector<std::string> names_of_classes(const Half& train, const Half& test) {
+  std::vector<std::string> names;
+  for (const auto& each : train.classes) names.push_back(each.name);
+  for (const auto& each : test.classes) {
+    if (has_images(each) && !find_class(train, each.name)) names.push_back(each.name);
+  }
+  std::ranges::sort(names);
+  return names;
 }
 
 struct Row {
@@ -161,9 +189,9 @@ void note_untested(std::vector<std::string>& notices, const Half& train, const H
     if (!same || !has_images(*same)) untested.add(in_quotes(folder.name));
   }
   if (untested.count == 0) return;
-  notices.push_back(fmt::format(
-      "no image for testing is of {}{}", untested.first,
-      untested.count == 1 ? "" : fmt::format(" and {} more", counted(untested.count - 1, "class"))));
+  notices.push_back(
+      fmt::format("no image for testing is of {}{}", untested.first,
+                  untested.count == 1 ? "" : fmt::format(" and of {} other classes", untested.count - 1)));
 }
 
 // Two names of one file cost no reading.
@@ -188,7 +216,9 @@ void note_shared(std::vector<std::string>& notices, const Half& train, const Hal
 
 ImageFolder find_image_folder(const fs::path& folder, const FolderOptions& options) {
   auto layout = layout_of(folder_text(folder));
-  check_share(options.test_share, layout);
+  ImageFolder found{.notices = std::move(layout.notices)};
+  const Judge judge(options.only_notice, found.notices);
+  check_share(options.test_share, layout, judge);
   LeftOutFiles left_out;
   const bool split = layout.test.empty();
   Half train{.path = layout.train,
@@ -196,27 +226,28 @@ ImageFolder find_image_folder(const fs::path& folder, const FolderOptions& optio
   Half test = split ? split_off(train, options.test_share)
                     : Half{.path = layout.test,
                            .classes = read_class_folders(layout.test, options.skip_unreadable, left_out)};
-  check_case(train, test);
-  check_classes(train, test, split);
-  ImageFolder found{.notices = std::move(layout.notices)};
-  for (const auto& each : train.classes) found.class_names.push_back(each.name);
+  check_case(train, test, judge);
+  check_classes(train, test, split, judge);
+  found.class_names = names_of_classes(train, test);
   NameDigest digest;
   found.train = files_of_half(train, rows_of_half(train, found.class_names), found.class_names, digest);
   found.test = files_of_half(test, rows_of_half(test, found.class_names), found.class_names, digest);
   found.digest = digest.hex();
-  if (found.train.empty() || found.test.empty()) {
-    throw DataError(fmt::format("{} holds {} for training and {} for testing", folder.string(),
-                                counted(static_cast<int64_t>(found.train.size()), "image"),
-                                counted(static_cast<int64_t>(found.test.size()), "image")),
-                    split ? "add images, or choose a larger " + share_option()
-                          : ErrorText("add PNG or JPEG images to class folders of both halves"));
+  const bool unsplit = split && options.test_share == 0;  // which is said already
+  if (found.train.empty() || (found.test.empty() && !unsplit)) {
+    judge.refuse(fmt::format("{} holds {} for training and {} for testing", folder.string(),
+                             counted(static_cast<int64_t>(found.train.size()), "image"),
+                             counted(static_cast<int64_t>(found.test.size()), "image")),
+                 split ? "add images, or choose a larger " + share_option()
+                       : ErrorText("add PNG or JPEG images to class folders of both halves"));
   }
   note_left_out(found.notices, left_out.unreadable, "unreadable image", "left out");
   note_left_out(found.notices, left_out.other_files, "file",
                 "left out by name, which is none of a PNG or JPEG");
   note_left_out(found.notices, left_out.outside, "image", "left out, which lie in no class folder");
-  note_untested(found.notices, train, test);
+  if (!found.test.empty()) note_untested(found.notices, train, test);
   note_shared(found.notices, train, test);
+  found.unreadable = std::move(left_out.faults);
   return found;
 }
 

@@ -29,6 +29,8 @@ struct ImageFolder {
   std::vector<ImageFile> train = {}, test = {};
   std::string digest = {};                // SHA-256 of names below the folder, and sizes
   std::vector<std::string> notices = {};  // one sentence each, without a full stop
+  // Files that skip_unreadable has left out: one sentence each, which begins with the path.
+  std::vector<std::string> unreadable = {};
 };
 
 struct FolderOptions {
@@ -37,6 +39,10 @@ struct FolderOptions {
   double test_share = 0;
   // Leaves files out that cannot be read, are empty or have another format, and says how many.
   bool skip_unreadable = false;
+  // Says in notices what would be refused since no training can use it: no test set and no share, half a data
+  // set without images, classes without images or only in test, names that differ by case. For looking at a
+  // folder. The classes are those of both halves.
+  bool only_notice = false;
 };
 
 // Costs one readdir() and stat() per entry. Throws UsageError for a share beyond its bounds, and where there

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include <lockstep/data/images/image_source.h>
+#include <lockstep/data/images/pixel_counts.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/random_streams.h>
 #include <lockstep/support/row_numbers.h>
@@ -22,7 +23,7 @@ namespace {
 
 constexpr int64_t kMeasuredTogether = 256;  // rows, of which the next ones are read ahead
 
-using Histogram = std::array<int64_t, 256>;
+using Histogram = std::array<int64_t, 256>;  // by byte
 
 std::vector<int64_t> sampled_rows(int64_t rows, const MeasureOptions& options) {
   if (options.sample < 0) {
@@ -41,19 +42,6 @@ std::vector<int64_t> sampled_rows(int64_t rows, const MeasureOptions& options) {
   return numbers;
 }
 
-// images: (n, channels, height, width) uint8.
-void count_bytes(const torch::Tensor& images, std::vector<Histogram>& channels) {
-  const auto contiguous = images.contiguous();
-  const auto plane = images.size(2) * images.size(3);
-  const auto* byte = contiguous.const_data_ptr<uint8_t>();
-  for (int64_t row = 0; row < images.size(0); ++row) {
-    for (auto& channel : channels) {
-      for (const auto value : std::span(byte, static_cast<size_t>(plane))) ++channel[value];
-      byte += plane;
-    }
-  }
-}
-
 // Sums of squares of more than 2^47 bytes would not fit into 64 bits.
 void add_moments(const Histogram& bytes, Normalization& into) {
   __extension__ using Wide = __int128;
@@ -70,9 +58,10 @@ void add_moments(const Histogram& bytes, Normalization& into) {
   into.deviation.push_back(deviation > 0 ? deviation : 1);
 }
 
-std::vector<Histogram> histograms(const BatchSource& source, size_t image, std::span<const int64_t> rows) {
-  const auto channels = image_sizes(source.spec().at(image)).channels;
-  std::vector<Histogram> result(static_cast<size_t>(channels), Histogram{});
+PixelCounts count_pixels(const BatchSource& source, size_t image, std::span<const int64_t> rows) {
+  const auto sizes = image_sizes(source.spec().at(image));
+  const auto plane = int64_t{sizes.height} * sizes.width;
+  PixelCounts result(sizes.channels);
   const auto part = [&](size_t begin) {
     const auto first = std::min(begin, rows.size());
     return rows.subspan(first, std::min<size_t>(kMeasuredTogether, rows.size() - first));
@@ -84,7 +73,8 @@ std::vector<Histogram> histograms(const BatchSource& source, size_t image, std::
     if (const auto next = part(begin + kMeasuredTogether); !next.empty()) source.will_need(next, /*epoch=*/0);
     upload_rows(part(begin), source.size(), torch::kCPU, numbers);
     source.gather(numbers, /*epoch=*/0, batch);
-    count_bytes(batch[image], result);
+    const auto images = batch[image].contiguous();
+    result.add({images.const_data_ptr<uint8_t>(), static_cast<size_t>(images.numel())}, plane);
   }
   return result;
 }
@@ -138,11 +128,14 @@ MeasuredPixels measure(const DataRows& rows, const MeasureOptions& options) {
   if (numbers.empty()) throw DataError("images without rows have no mean and no deviation");
   const auto source = rows.sources(torch::kCPU);
   const auto image = image_input(source->spec(), options.input);
-  MeasuredPixels measured{.rows = static_cast<int64_t>(numbers.size())};
-  for (const auto& channel : histograms(*source, image, numbers)) {
-    add_moments(channel, measured.normalization);
-  }
-  return measured;
+  return {.normalization = normalization_of(count_pixels(*source, image, numbers)),
+          .rows = static_cast<int64_t>(numbers.size())};
+}
+
+Normalization normalization_of(const PixelCounts& counts) {
+  Normalization normalization;
+  for (const auto& channel : counts.counts()) add_moments(channel, normalization);
+  return normalization;
 }
 
 }  // namespace lockstep

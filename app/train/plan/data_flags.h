@@ -30,6 +30,7 @@ struct DataFlags {
   std::optional<int64_t> limit_test = {};
   std::optional<double> test_share = {};   // of the images of a folder without test images
   std::optional<int64_t> image_size = {};  // the side that images of files are resized and cropped to
+  std::optional<int> channels = {};  // of images of files, 1 or 3; no flag: a network that is there says it
   std::optional<SyntheticShape> synthetic_shape = {};
   std::optional<int64_t> data_memory = {};  // bytes; empty: half of what is free
   std::optional<int> workers = {};          // threads that decode images

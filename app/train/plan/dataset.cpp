@@ -79,8 +79,9 @@ LoadedData load_images(Dataset images, const std::string& folder, const DataFlag
   return {.set = as_training_data(images),
           .origin = folder,
           .all_test_rows = all_test_rows,
-          .digest = std::move(images.digest),
-          .notices = std::move(images.notices)};
+          .digest = images.digest,
+          .notices = images.notices,
+          .same_rows = [images] { return same_in_train_and_test(images); }};
 }
 
 LoadedData load_file(const std::string& file, const DataFlags& flags, std::span<const std::string> targets) {
@@ -112,7 +113,7 @@ Decoding decoding_of(const ImageFolder& folder, const DataFlags& flags) {
   decoding.memory = flags.data_memory.value_or(free > 0 ? free / 2 : std::numeric_limits<int64_t>::max());
   auto& options = decoding.options;
   const auto grey = [&](const auto& files) { return all_grey(files, decoding.workers); };
-  options.channels = grey(folder.train) && grey(folder.test) ? 1 : 3;
+  options.channels = flags.channels.value_or(grey(folder.train) && grey(folder.test) ? 1 : 3);
   options.size = static_cast<int>(flags.image_size.value_or(0));
   const auto first = info_of_file(folder.train.front().path);
   decoding.shape = {options.channels, options.size > 0 ? options.size : first.height,
@@ -171,6 +172,7 @@ LoadedData load_image_folder(const std::string& path, const DataFlags& flags) {
                     .digest = folder.digest,
                     .notices = folder.notices,
                     .streamed = !resident,
+                    .same_rows = [folder] { return same_in_train_and_test(folder); },
                     .held = held_text(decoding, folder, resident, test_resident)};
   loaded.set = {.name = name_of_folder(path),
                 .spec = {{.name = "images", .dtype = torch::kUInt8, .row_shape = decoding.shape},

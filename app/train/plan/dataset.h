@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -29,6 +30,9 @@ struct LoadedData {
   std::string digest = {};  // SHA-256 of the files' names and sizes; empty: no files, or one
   std::vector<std::string> notices = {};  // what is odd in the files: one sentence each, without a full stop
   bool streamed = false;                  // the training rows are decoded while training
+  // Returns a sentence for the images that are in train and in test, too; empty: there are none. Null:
+  // unknown.
+  std::function<std::string()> same_rows = {};
   std::string held = {};  // how image files are held, for people; empty: in memory, as they are
 
   bool test_limited() const { return set.test.rows < all_test_rows; }
@@ -41,8 +45,8 @@ struct LoadedData {
 // load_tensor_data(); other data have none to choose.
 //
 // Images of a folder that fit into flags.data_memory are decoded into memory, others when a batch asks for
-// them; test images are decoded into memory, too, if they take half of it at most. They have one channel if
-// all files are grey, else three.
+// them; test images are decoded into memory, too, if they take half of it at most. Without flags.channels
+// they have one channel if all files are grey, else three.
 //
 // Throws UsageError for flags that such data do not have and for a limit above the number of rows,
 // MemoryError for a file that memory cannot hold, and what reading the files throws.
