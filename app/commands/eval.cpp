@@ -6,15 +6,18 @@
 #include <CLI/CLI.hpp>
 
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <system_error>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include <lockstep/app/cli/add_choice.h>
 #include <lockstep/app/cli/validators.h>
+#include <lockstep/app/commands/check_facts.h>
 #include <lockstep/app/commands/count_confusion.h>
 #include <lockstep/app/files/json_file.h>
 #include <lockstep/app/processes/one_process.h>
@@ -49,10 +52,49 @@ ModelFactory factory_of(const NamedWeights& named, const LoadedData& data, Preci
     return program_model(program, named.program.loss, named.loss);
   }
   auto spec = model_spec(named.file.model, data.set);
+  if (named.facts) spec.classes = std::ssize(named.facts->classes);  // the data may have the first ones alone
   spec.dtype = dtype_of(precision);
   spec.label_smoothing = named.loss.label_smoothing;
   spec.class_weights = named.loss.class_weights;
   return make_model_factory(spec);
+}
+
+bool is_same_data(const std::string& a, const std::optional<std::string>& b) {
+  std::error_code ignored;
+  return b && (a == *b || std::filesystem::equivalent(a, *b, ignored));
+}
+
+// What was not given is the run's, unless other data are named, and the network's.
+DataFlags data_flags(const EvalOptions& options, const NamedWeights& named) {
+  const auto& given = options.data;
+  const bool other = given.path && !is_same_data(*given.path, named.run.data.path);
+  auto flags = other ? DataFlags{.path = given.path} : named.run.data;
+  const auto take = [](auto& value, const auto& wanted) {
+    if (wanted) value = wanted;
+  };
+  take(flags.test_share, given.test_share);
+  take(flags.image_size, given.image_size);
+  take(flags.synthetic_shape, given.synthetic_shape);
+  take(flags.data_memory, given.data_memory);
+  take(flags.workers, given.workers);
+  flags.skip_unreadable |= given.skip_unreadable;
+  flags.limit_test = given.limit_test;
+  return named.facts ? with_facts(std::move(flags), *named.facts) : flags;
+}
+
+// Says what differs from the data that the network was trained on, and gives it the rows as it takes them.
+void give_as_taken(LoadedData& data, const NamedWeights& named) {
+  for (const auto& notice : data.notices) warn(notice);
+  Normalization normalization;
+  if (named.facts) {
+    for (const auto& odd : check_facts(*named.facts, data)) warn(odd);
+    normalization = normalization_of(*named.facts);
+  }
+  if (const auto& program = named.program.program) {
+    data.set = as_inputs(std::move(data.set), *program, normalization);
+  } else {
+    data.set = as_images(std::move(data.set), named.file.model, normalization);
+  }
 }
 
 // Before anything is evaluated.
@@ -134,14 +176,15 @@ void setup_eval(CLI::App& app) {
       ->type_name("FILE");
   add_loss_flag(*eval, "--loss", options->loss);
   eval->add_option(
-          "--data", options->data,
-          fmt::format("Folder with four IDX files, as of Fashion-MNIST, a safetensors file of train.NAME and "
-                      "test.NAME, or {} (default: the run's, else as train)",
+          "--data", options->data.path,
+          fmt::format("As --data of train: a folder, a safetensors file or {} (default: the run's, else as "
+                      "train)",
                       known_data_words()))
       ->type_name("DIR|FILE");
   eval->add_option("--seed", options->seed, "Seed of synthetic data (default: the run's, else 0)")
       ->check(non_negative_int());
-  add_limit_test_flag(*eval, options->limit_test);
+  add_limit_test_flag(*eval, options->data.limit_test);
+  add_data_flags(*eval, options->data);
   eval->add_option("--devices", options->devices, "As for train; the test rows are divided among them")
       ->type_name("LIST");
   eval->add_option("--threads", options->threads, "Threads of each replica (default: cores / replicas)")
@@ -163,13 +206,10 @@ void run_eval(const EvalOptions& options) {
   set_arithmetic(precision, /*deterministic=*/false);
   const auto named = named_weights(options);
   const auto& [path, file, trained_on] = std::tie(named.path, named.file, named.run);
-  auto flags = trained_on.data;
-  if (options.data) flags.path = options.data;
-  flags.limit_test = options.limit_test;
-  auto data = load_data(flags, options.seed.value_or(trained_on.seed.value_or(0)));
-  if (!options.data && !options.seed) warn_of_other_images(trained_on, data);
+  auto data = load_data(data_flags(options, named), options.seed.value_or(trained_on.seed.value_or(0)));
+  if (!options.data.path && !options.seed) warn_of_other_images(trained_on, data);
   warn_of_threads(options.threads, devices);
-  if (!named.program.program) data.set = as_images(std::move(data.set), file.model);
+  give_as_taken(data, named);
   if (options.confusion) check_confusion(named, data.set);
   const auto models = models_with(named, factory_of(named, data, precision), precision, devices);
 

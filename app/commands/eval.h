@@ -6,6 +6,7 @@
 #include <string>
 
 #include <lockstep/app/commands/named_weights.h>
+#include <lockstep/app/train/plan/data_flags.h>
 #include <lockstep/parallel/training/precision.h>
 
 namespace CLI {
@@ -15,9 +16,8 @@ class App;
 namespace lockstep {
 
 struct EvalOptions : WeightsOptions {
-  std::optional<std::string> data;    // default: the run's
-  std::optional<uint64_t> seed;       // of synthetic data; default: the run's
-  std::optional<int64_t> limit_test;  // rows
+  DataFlags data = {};           // default: the run's, and for image files what its network takes
+  std::optional<uint64_t> seed;  // of synthetic data; default: the run's
   std::string devices = "auto";
   std::optional<int> threads;  // per replica
   Precision precision = Precision::kFp32;
@@ -27,8 +27,9 @@ struct EvalOptions : WeightsOptions {
 
 void setup_eval(CLI::App& app);
 
-// Prints the test loss and accuracy, as text or as one JSON object. Throws NumericError if the loss is not
-// finite, and what loading throws.
+// Prints the test loss and accuracy, as text or as one JSON object. Pixels are normalised as in training.
+// Throws NumericError if the loss is not finite, DataError for data that are not as those of the training,
+// and what loading throws.
 void run_eval(const EvalOptions& options);
 
 }  // namespace lockstep
