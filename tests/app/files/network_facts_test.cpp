@@ -5,30 +5,19 @@
 
 #include <nlohmann/json.hpp>
 
-#include <lockstep/app/commands/predict_rows.h>
 #include <lockstep/app/files/network_facts.h>
 #include <lockstep/app/files/weights_file.h>
-#include <lockstep/data/safetensors.h>
-#include <lockstep/support/error.h>
 #include <lockstep/tests/app/train_command.h>
-#include <lockstep/tests/support/refusal.h>
 #include <lockstep/tests/support/temp_folder.h>
 
 using namespace lockstep;
 using namespace lockstep::testing;
-using Catch::Matchers::ContainsSubstring;
 using Json = nlohmann::ordered_json;
 
 namespace {
 
 const NetworkFacts kFacts{
     .input = "images", .row_shape = {1, 2, 2}, .bytes = true, .classes = {"cat", "dog"}};
-
-std::string written(const TempFolder& folder, std::vector<NamedTensor> tensors) {
-  const auto path = folder / "rows.safetensors";
-  save_safetensors(path, {.tensors = std::move(tensors), .metadata = {}}, /*overwrite=*/true);
-  return path.string();
-}
 
 }  // namespace
 
@@ -81,33 +70,4 @@ TEST_CASE("a plan has the shape of a row and the classes") {
   CHECK(plan.facts->row_shape == std::vector<int64_t>{1, 28, 28});
   CHECK(plan.facts->classes.size() == 10);
   CHECK(plan.facts->classes.at(3) == "3");
-}
-
-TEST_CASE("rows to predict are the one tensor that fits, or the named one") {
-  const TempFolder folder;
-  const auto bytes = torch::arange(8).view({2, 1, 2, 2}).to(torch::kUInt8);
-  const auto rows = rows_in_file(written(folder, {{"mine", bytes}, {"labels", torch::zeros({2})}}), kFacts);
-  CHECK(rows.scalar_type() == torch::kFloat32);
-  CHECK(rows.equal(bytes.to(torch::kFloat32).div(255)));
-  CHECK(rows_in_file(written(folder, {{"mine", bytes}}), kFacts, /*takes_bytes=*/true).equal(bytes));
-  const auto floats = torch::ones({3, 1, 2, 2});
-  CHECK(rows_in_file(written(folder, {{"train.images", bytes}, {"test.images", floats}}), kFacts)
-            .equal(floats));
-}
-
-TEST_CASE("files without rows for the network are refused, with what they have") {
-  const TempFolder folder;
-  const auto refused = [&](std::vector<NamedTensor> tensors) {
-    return refusal_of<DataError>([&] { rows_in_file(written(folder, std::move(tensors)), kFacts); });
-  };
-  CHECK_THAT(refused({{"x", torch::zeros({2, 3, 2, 2})}}),
-             ContainsSubstring("[n, 1, 2, 2]") && ContainsSubstring("x Float [2, 3, 2, 2]"));
-  CHECK_THAT(refused({{"a", torch::zeros({1, 1, 2, 2})}, {"b", torch::zeros({1, 1, 2, 2})}}),
-             ContainsSubstring("2 tensors"));
-  CHECK_THAT(refused({{"x", torch::zeros({2, 1, 2, 2}, torch::kInt64)}}), ContainsSubstring("x Long"));
-  CHECK_THAT(refused({{"x", torch::zeros({0, 1, 2, 2})}}), ContainsSubstring("no rows"));
-  CHECK_THAT(refusal_of<DataError>([&] { rows_in_file((folder / "no.safetensors").string(), kFacts); }),
-             ContainsSubstring("no such file"));
-  CHECK_THAT(refusal_of<DataError>([&] { rows_in_file(folder.path().string(), kFacts); }),
-             ContainsSubstring("a folder"));
 }

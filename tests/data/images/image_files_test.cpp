@@ -154,6 +154,8 @@ TEST_CASE("each file that is no image is an error with its path, or left out whe
     CHECK(found.train.size() == 1);
     REQUIRE(found.notices.size() == 1);
     CHECK_THAT(found.notices[0], ContainsSubstring("1 unreadable image") && ContainsSubstring(shown));
+    REQUIRE(found.unreadable.size() == 1);
+    CHECK(found.unreadable[0].starts_with((tree.path() / shown).string() + " "));
   }
 }
 
@@ -183,6 +185,32 @@ TEST_CASE("each folder that makes no data set is an error that names it") {
     CHECK_THAT(
         refusal_and_hint<DataError>([&, share = share] { found_in(tree, {.test_share = share}); }),
         ContainsSubstring(tree.path().string()) && ContainsSubstring(words) && ContainsSubstring(hint));
+  }
+}
+
+TEST_CASE("a folder that makes no data set can be looked at, with what is wrong as notices") {
+  struct Case {
+    std::vector<std::string> files;
+    const char* words;
+    Strings classes;
+    size_t train, test;
+  };
+  for (const auto& [files, words, classes, train, test] : std::vector<Case>{
+           {{"cat/1.png"}, "no test set", {"cat"}, 1, 0},
+           {{"train/cat/1.png", "train/dog/", "test/cat/1.png"}, "dog holds no images", {"cat", "dog"}, 1, 1},
+           {{"train/dog/1.png", "test/cat/1.png", "test/dog/1.png"}, "'cat' is only", {"cat", "dog"}, 1, 2},
+           {{"train/Cat/1.png", "test/cat/1.png"}, "differ by case", {"Cat", "cat"}, 1, 1},
+           {{"train/cat/1.png", "test/cat/"}, "0 images for testing", {"cat"}, 1, 0}}) {
+    ImageTree tree;
+    for (const auto& file : files) tree.add(file);
+    INFO(words);
+    const auto found = found_in(tree, {.only_notice = true});
+    CHECK(found.class_names == classes);
+    CHECK(found.train.size() == train);
+    CHECK(found.test.size() == test);
+    CHECK(std::ranges::any_of(found.notices, [&, words = words](const std::string& notice) {
+      return notice.find(words) != std::string::npos;
+    }));
   }
 }
 
