@@ -27,18 +27,18 @@ bool has_notice(const DataSummary& summary, const std::string& words) {
 }
 
 // Two grey images for training and one for testing.
-ImageTree grey_images() {
-  ImageTree tree;
-  tree.add("train/cat/1.png", png_file(1, 1, 2, {'\0', '\xff'}));
-  tree.add("train/dog/1.png", png_file(1, 1, 2, {'\x33', '\x33'}));
-  tree.add("test/cat/1.png", png_file(1, 1, 2, {'\x01', '\x02'}));
-  return tree;
-}
+struct GreyImages : ImageTree {
+  GreyImages() {
+    add("train/cat/1.png", png_file(1, 1, 2, {'\0', '\xff'}));
+    add("train/dog/1.png", png_file(1, 1, 2, {'\x33', '\x33'}));
+    add("test/cat/1.png", png_file(1, 1, 2, {'\x01', '\x02'}));
+  }
+};
 
 }  // namespace
 
 TEST_CASE("a folder of images has counts per class, sizes, formats, mean and deviation") {
-  const auto shown = look_at(grey_images());
+  const auto shown = look_at(GreyImages());
   CHECK(shown.kind == "image folder");
   CHECK(shown.train_rows == 2);
   CHECK(shown.test_rows == 1);
@@ -60,7 +60,7 @@ TEST_CASE("a folder of images has counts per class, sizes, formats, mean and dev
 }
 
 TEST_CASE("images of several sizes and colours are looked at without a size") {
-  const auto tree = grey_images();
+  const GreyImages tree;
   tree.add("train/dog/2.png", png_file(3, 4, 3, std::string(36, '\x40')));
   const auto shown = look_at(tree);
   CHECK(shown.mean.size() == 3);
@@ -73,7 +73,7 @@ TEST_CASE("images of several sizes and colours are looked at without a size") {
 }
 
 TEST_CASE("each file that cannot be read is named, and counts for no class") {
-  const auto tree = grey_images();
+  const GreyImages tree;
   tree.add("train/dog/bad.png", "no image");
   tree.add("train/dog/cut.png", png_file(1, 1, 2, "ab").substr(0, 50));
   tree.add("test/dog/empty.png", "");
@@ -93,7 +93,7 @@ TEST_CASE("each file that cannot be read is named, and counts for no class") {
 }
 
 TEST_CASE("what a training refuses is said, and looked at all the same") {
-  const auto tree = grey_images();
+  const GreyImages tree;
   tree.add("test/eel/1.png", png_file(1, 1, 2, "ab"));
   std::filesystem::create_directories(tree.path() / "train/fox");
   std::filesystem::copy_file(tree.path() / "train/dog/1.png", tree.path() / "test/cat/same.png");
@@ -114,7 +114,7 @@ TEST_CASE("what a training refuses is said, and looked at all the same") {
 }
 
 TEST_CASE("images are resized where that is asked for, and for a sheet where sizes differ") {
-  const auto tree = grey_images();
+  const GreyImages tree;
   CHECK(look_at_folder(tree.path().string(), {}, /*sheet=*/true).sheet->width == 10 * (2 + 2) + 2);
   CHECK(look_at_folder(tree.path().string(), {.image_size = 8}, /*sheet=*/true).sheet->width ==
         10 * (8 + 2) + 2);
