@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 
 from blocks import BLOCKS, command_lines
 
@@ -112,6 +113,25 @@ def write_data(path):
     path.write_bytes(struct.pack("<Q", len(text)) + text + struct.pack(f"<{len(numbers)}f", *numbers))
 
 
+def png(side, colours):
+    """A PNG of side x side pixels of one colour."""
+    def chunk(name, data):
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+    lines = (b"\0" + bytes(colours) * side) * side
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0))
+            + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b""))
+
+
+def write_photos(folder):
+    """Two classes of images, 40 for training and 10 for testing each; those of one class are redder."""
+    for half, rows in (("train", 40), ("test", 10)):
+        for label, name in enumerate(("cat", "dog")):
+            (folder / half / name).mkdir(parents=True)
+            for row in range(rows):
+                image = png(32 + row % 3, (60 + 100 * label + row, 90, 120))
+                (folder / half / name / f"{row}.png").write_bytes(image)
+
+
 def give_files(folder):
     """The files that the user of a page has: an exported program, also where it has moved, and its data."""
     folder = pathlib.Path(folder)
@@ -119,6 +139,7 @@ def give_files(folder):
     for place in (folder, folder / "elsewhere"):
         shutil.copy(ROOT / "tests/models/program/fixtures/mlp.pt2", place / "net.pt2")
     write_data(folder / "data.safetensors")
+    write_photos(folder / "photos")
 
 
 def main():

@@ -106,11 +106,10 @@ TEST_CASE("options that a model does not take are refused before any replica is 
     const char* words;
   };
   const Case cases[] = {
-      {"lenet", [](auto& chosen) { chosen.channels = 3; }, ExitCode::kData,
-       "the data has 3 channels and 10 classes, lenet takes 1 channel and 10 classes"},
-      {"lenet", [](auto& chosen) { chosen.classes = 11; }, ExitCode::kData, "11 classes"},
-      {"lenet", [](auto& chosen) { chosen.width = 32; }, ExitCode::kData,
-       "the data has images of 28 x 32 pixels, lenet takes 28 x 28"},
+      {"lenet", [](auto& chosen) { chosen.channels = 0; }, ExitCode::kUsage,
+       "lenet for 0 channels of 28 x 28 pixels and 10 classes cannot be built"},
+      {"lenet", [](auto& chosen) { chosen.width = 13; }, ExitCode::kData,
+       "the data has images of 28 x 13 pixels, lenet takes 14 x 14 at least"},
       {"lenet", [](auto& chosen) { chosen.initialization = Initialization::kPaddle; }, ExitCode::kUsage,
        "lenet cannot start from paddle, it always starts from normal-zero-bias"},
       {"lenet", [](auto& chosen) { chosen.initialization = Initialization::kNormalZeroBias; },

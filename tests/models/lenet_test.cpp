@@ -5,6 +5,7 @@
 #include <torch/nn/modules/pooling.h>
 
 #include <lockstep/models/lenet.h>
+#include <lockstep/support/error.h>
 #include <lockstep/tests/support/compare.h>
 
 using namespace lockstep;
@@ -20,13 +21,13 @@ Layer with(Layer layer, const torch::Tensor& weight, const torch::Tensor& bias) 
   return layer;
 }
 
-// X [rows, 1, 28, 28]. Returns the logits, [rows, 10]. torch's linear layers hold their weights transposed.
+// X [rows, channels, height, width]. Returns the logits. torch's linear layers hold their weights transposed.
 torch::Tensor by_torchs_layers(const Params& params, const torch::Tensor& X) {
   namespace nn = torch::nn;
-  auto conv1 = with(nn::Conv2d(1, 20, 3), params[0], params[1]);
+  auto conv1 = with(nn::Conv2d(X.size(1), 20, 3), params[0], params[1]);
   auto conv2 = with(nn::Conv2d(20, 50, 5), params[2], params[3]);
-  auto hidden = with(nn::Linear(800, 128), params[4].t(), params[5]);
-  auto out = with(nn::Linear(128, 10), params[6].t(), params[7]);
+  auto hidden = with(nn::Linear(params[4].size(0), 128), params[4].t(), params[5]);
+  auto out = with(nn::Linear(128, params[6].size(1)), params[6].t(), params[7]);
   nn::AvgPool2d pool(2);
   const auto features = pool(conv2(pool(conv1(X).relu())).relu());
   return out(hidden(features.flatten(1)).relu());
@@ -50,6 +51,21 @@ TEST_CASE("the scratch LeNet has the chapter's eight tensors and 129,068 values"
     count += params[i].value().numel();
   }
   CHECK(count == 129'068);
+}
+
+TEST_CASE("a network of another shape computes what torch's layers compute") {
+  const LeNetShape shape{.channels = 3, .height = 32, .width = 21, .classes = 7};
+  CHECK(shape.features() == 500);  // 50 x 5 x 2
+  CHECK(LeNetShape{.height = 14, .width = 15}.features() == 50);
+  CHECK(LeNetShape{.height = 13}.features() == 0);
+  CHECK(LeNetShape{.height = 29, .width = 29}.features() == 800);
+  LeNet net(0, torch::kFloat32, Kernels::kAuto, shape);
+  torch::manual_seed(1);
+  const auto X = torch::rand({5, 3, 32, 21});
+  const auto logits = net->forward(X);
+  CHECK(logits.sizes() == torch::IntArrayRef({5, 7}));
+  CHECK(torch::allclose(logits, by_torchs_layers(net->parameters(), X), 1e-5, 1e-8));
+  CHECK_THROWS_AS(LeNetImpl(0, torch::kFloat32, Kernels::kAuto, {.height = 13}), UsageError);
 }
 
 TEST_CASE("weights are N(0, 1) x .01 and biases zero") {

@@ -152,8 +152,8 @@ TEST_CASE("commands refuse a data file that they cannot use, and doctor looks at
   write_tensor_file(file, colours());
   CHECK_THAT(refusal(program({"data", "verify", "--data", file}), 2), ContainsSubstring(file));
   CHECK_THAT(run_process(program({"doctor", "--data", file})).out, ContainsSubstring("ok    data "));
-  CHECK_THAT(refusal(train({"--data", file, "--limit-train", "8"}), 3),
-             ContainsSubstring("lenet takes 1 channel"));
+  CHECK_THAT(refusal(train({"--data", file, "--image-size", "8"}), 2),
+             ContainsSubstring("--image-size is the size that images of files are resized to"));
   write_tensor_file(file, {colours()[0]});
   CHECK_THAT(refusal(train({"--data", file}), 3),
              ContainsSubstring(file + " has train.X, and no tensor test.NAME"));

@@ -91,7 +91,10 @@ TEST_CASE("networks with a name refuse tensors that are no images with labels, a
       {{"I64", 8, {1, 28, 28}}, kLabels, takes("X Long [n, 1, 28, 28], target y Long [n]")},
       {kColours, {"F32", 4, {}}, takes("X Byte [n, 3, 32, 32], target y Float [n]: its target y Float [n]")},
       {kColours, {"U8", 1, {2}}, takes("X Byte [n, 3, 32, 32], target y Byte [n, 2]: its target")},
-      {kColours, kLabels, "the data has 3 channels and 1 classes, lenet takes 1 channel", "lenet-scratch"}};
+      {{"U8", 1, {3, 32, 13}},
+       kLabels,
+       "the data has images of 32 x 13 pixels, lenet takes 14 x 14 at least",
+       "lenet-scratch"}};
   for (const auto& [X, y, words, recipe] : table) {
     INFO(words);
     const auto flags = flags_of(written(folder, X, y), recipe);
