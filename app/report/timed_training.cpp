@@ -66,8 +66,12 @@ std::span<const int64_t> TimedTraining::next_batch() {
     order_ = batch_order(plan_.trainer.seed, ++epoch_, plan_.data.set.train.rows);
     place_ = 0;
   }
+  // As train_epochs() does: a batch ahead.
+  const std::span<const int64_t> all(order_);
+  if (place_ == 0) trainer_.will_need(all.first(size), epoch_);
   place_ += size;
-  return std::span(order_).subspan(place_ - size, size);
+  if (place_ + size <= all.size()) trainer_.will_need(all.subspan(place_, size), epoch_);
+  return all.subspan(place_ - size, size);
 }
 
 int64_t TimedTraining::updates() {
