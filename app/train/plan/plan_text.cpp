@@ -36,7 +36,7 @@ std::string data_text(const LoadedData& data) {
 // "10 classes: coat, dress, shirt, shoe and 6 more"; without names that are only numbers.
 std::string classes_text(const TrainingData& set) {
   constexpr size_t kShown = 4;
-  auto text = counted(*set.classes, "class");
+  auto text = *set.classes == 1 ? std::string("1 class") : with_commas(*set.classes) + " classes";
   const auto& names = set.class_names;
   const bool numbers = std::ranges::all_of(
       names, [&](const auto& name) { return name == std::to_string(&name - names.data()); });
