@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <lockstep/app/cli/as_error.h>
+#include <lockstep/app/train/config/config_text.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/app/small_data.h>
 #include <lockstep/tests/app/train_command.h>
@@ -40,9 +41,10 @@ class Photos {
            int side = kSide) const {
     const auto folder = folder_.path() / half / name;
     std::filesystem::create_directories(folder);
-    const std::vector<uint8_t> pixels(static_cast<size_t>(channels * side * side),
-                                      static_cast<uint8_t>(value));
-    write_file(folder / (std::to_string(row) + ".png"), png_file(channels, side, side, pixels));
+    const std::string pixels(static_cast<size_t>(channels * side * side), static_cast<char>(value));
+    const auto size = static_cast<uint32_t>(side);
+    write_file(folder / (std::to_string(row) + ".png"),
+               png_file(static_cast<uint32_t>(channels), size, size, pixels));
   }
 
   std::string path() const { return folder_.path().string(); }
@@ -63,7 +65,7 @@ Batch rows_of(const DataRows& rows, const std::vector<int64_t>& numbers, int64_t
 
 const std::vector<int64_t> kAll = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
 
-std::string refusal(const Words& words) {
+std::string plan_refusal(const Words& words) {
   try {
     planned(words);
   } catch (const Error&) {
@@ -152,9 +154,9 @@ TEST_CASE("other files have another hash, and other flags of images are agreed o
 TEST_CASE("images of several sizes need --image-size, which resizes them and is kept") {
   const Photos photos(3);
   photos.add("train", "cat", 9, 3, 77, /*side=*/31);
-  CHECK_THAT(refusal(photos.flags()), ContainsSubstring("9.png has 31 x 31 pixels in 3 channels") &&
-                                          ContainsSubstring("--image-size") &&
-                                          Catch::Matchers::StartsWith("3 "));
+  CHECK_THAT(plan_refusal(photos.flags()), ContainsSubstring("9.png has 31 x 31 pixels in 3 channels") &&
+                                               ContainsSubstring("--image-size") &&
+                                               Catch::Matchers::StartsWith("3 "));
   const auto plan = planned(photos.flags() + Words{"--image-size", "20"}).plan;
   const auto batch = rows_of(plan.data.set.train, {12});
   CHECK(batch.input().sizes() == torch::IntArrayRef({1, 3, 20, 20}));
@@ -231,12 +233,12 @@ TEST_CASE("flags of images are refused for other data, by name") {
       {floats, {"--image-size", "32"}, "is safetensors data"}};
   for (const auto& [data, more, words] : table) {
     INFO(words);
-    CHECK_THAT(refusal(Words{"--data", data, "--devices", "cpu"} + more), ContainsSubstring(words));
+    CHECK_THAT(plan_refusal(Words{"--data", data, "--devices", "cpu"} + more), ContainsSubstring(words));
   }
   const Photos photos(3);
-  CHECK_THAT(refusal(photos.flags() + Words{"--test-share", ".1"}),
+  CHECK_THAT(plan_refusal(photos.flags() + Words{"--test-share", ".1"}),
              ContainsSubstring("--test-share is 0.1, but there is a test set"));
-  CHECK_THAT(refusal({"--data", photos.path() + "/train"}),
+  CHECK_THAT(plan_refusal({"--data", photos.path() + "/train"}),
              ContainsSubstring("split the images with --test-share, such as .1"));
 }
 
@@ -249,7 +251,7 @@ TEST_CASE("synthetic images have the shape and classes that are asked for, and l
   CHECK(plan.parameter_count == 540 + 20 + 25'000 + 50 + 160'000 + 128 + 12'800 + 100);
   CHECK(plan_fields(plan).at("synthetic_shape") == "3x32x32:100");
   CHECK(planned(few).plan.parameter_count == 129'068);
-  CHECK_THAT(refusal(few + Words{"--synthetic-shape", "1x13x28"}),
+  CHECK_THAT(plan_refusal(few + Words{"--synthetic-shape", "1x13x28"}),
              ContainsSubstring("3 the data has images of 13 x 28 pixels, lenet takes 14 x 14 at least"));
 }
 
