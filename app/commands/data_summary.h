@@ -1,4 +1,4 @@
-// What `lockstep data show` has found out about a data set.
+// A data set as `lockstep data show` has found it.
 #pragma once
 
 #include <cstdint>

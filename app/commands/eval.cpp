@@ -64,7 +64,7 @@ bool is_same_data(const std::string& a, const std::optional<std::string>& b) {
   return b && (a == *b || std::filesystem::equivalent(a, *b, ignored));
 }
 
-// What was not given is the run's, unless other data are named, and the network's.
+// Values that were not given are the run's, unless other data are named, and the network's.
 DataFlags data_flags(const EvalOptions& options, const NamedWeights& named) {
   const auto& given = options.data;
   const bool other = given.path && !is_same_data(*given.path, named.run.data.path);

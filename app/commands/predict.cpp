@@ -47,7 +47,7 @@ class FilePredictions {
         output_(network.facts(), options.json, std::move(head)) {}
 
   void add_all(Paths files) {
-    // What does not fit the network at all is refused before the first prediction.
+    // Files that do not fit the network at all are refused before the first prediction.
     if (std::ranges::any_of(files, is_image)) decoding_ = decoding_for(rows_);
     for (size_t i = 0; i < files.size();) {
       size_t end = i;

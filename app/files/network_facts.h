@@ -1,4 +1,5 @@
-// What a network was trained on, as far as using it needs to know: kept in plans and in files of weights.
+// The data that a network was trained on, as far as using it needs to know: kept in plans and in files of
+// weights.
 #pragma once
 
 #include <cstdint>

@@ -132,7 +132,7 @@ void check_classes(const Half& train, const Half& test, bool split, const Judge&
   }
 }
 
-// Of train, and those of test that train has not.
+// The classes of train, and those of test that train has not.
 std::vector<std::string> names_of_classes(const Half& train, const Half& test) {
   std::vector<std::string> names;
   for (const auto& each : train.classes) names.push_back(each.name);

@@ -1,4 +1,4 @@
-// What models see of a data set.
+// A data set as models see it.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <torch/types.h>

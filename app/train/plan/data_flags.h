@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// Of a data set that is made of a seed.
+// The shape of a data set that is made from a seed.
 struct SyntheticShape {
   int64_t channels = 1, height = 28, width = 28;
   int64_t classes = 10;

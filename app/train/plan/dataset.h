@@ -55,9 +55,9 @@ LoadedData load_data(const DataFlags& flags, uint64_t seed, std::span<const std:
 // "img/s" if rows are images, else "rows/s".
 std::string speed_unit(const TrainingData& data);
 
-// What a network for these data needs to be used without them, but for image size and normalisation. Nothing
-// for data with several inputs, with sizes that differ between batches, without classes or with more than
-// 100,000. Call it before as_images().
+// Returns what a network for these data needs to be used without them, but for image size and normalisation.
+// Nothing for data with several inputs, with sizes that differ between batches, without classes or with more
+// than 100,000. Call it before as_images().
 std::optional<NetworkFacts> facts_of(const TrainingData& data);
 
 // Returns the name of the one input of images (channels, height, width) of bytes; nothing where there is

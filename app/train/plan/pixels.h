@@ -1,4 +1,4 @@
-// What becomes of the pixels of images before a network sees them: augmentation and normalisation.
+// The way of pixels from a data set to a network: augmentation and normalisation.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ NormalizeFlag parse_normalize(const std::string& text);
 std::string to_string(const NormalizeFlag& flag);
 std::string normalize_text(const Normalization& normalization);
 
-// What a plan does with pixels.
+// A plan's work on pixels.
 struct PixelChanges {
   Augmentation augmentation = {};             // of training rows
   Normalization normalization = {};           // of all rows
