@@ -1,6 +1,7 @@
 #include <lockstep/app/commands/data_show_folder.h>
 
 #include <fmt/format.h>
+#include <torch/types.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -114,12 +115,31 @@ bool are_grey(const LookedAt& half) {
   return true;
 }
 
+bool are_of_one_size(const FilesSummary& files) {
+  return files.least_width == files.most_width && files.least_height == files.most_height;
+}
+
+// Says what a row of a training is.
+void add_tensors(const DecodeOptions& options, DataSummary& summary) {
+  const auto& files = *summary.files;
+  if (options.size == 0 && !are_of_one_size(files)) {
+    summary.notices.emplace_back("the images have several sizes: a training needs --image-size");
+    return;
+  }
+  const BatchSpec spec = {
+      {.name = "images",
+       .dtype = torch::kUInt8,
+       .row_shape = {options.channels, options.size > 0 ? options.size : files.most_height,
+                     options.size > 0 ? options.size : files.most_width}},
+      {.name = "labels", .dtype = torch::kInt64, .role = Role::kTarget}};
+  for (const auto& tensor : spec) summary.tensors.push_back(to_string(tensor));
+}
+
 // Images of one small size are shown as they are, others as squares.
 plot::Raster sheet_of_files(std::span<const ImageFile> files, const DataSummary& summary, int image_size) {
   constexpr int kSquare = 96;
   const auto& sizes = summary.files;
-  const bool as_they_are = image_size == 0 && sizes && sizes->least_width == sizes->most_width &&
-                           sizes->least_height == sizes->most_height &&
+  const bool as_they_are = image_size == 0 && sizes && are_of_one_size(*sizes) &&
                            std::max(sizes->most_width, sizes->most_height) <= ContactSheet::kMostPixels;
   const int square = image_size > 0 && image_size <= ContactSheet::kMostPixels ? image_size : kSquare;
   ContactSheet sheet(std::ssize(summary.classes), as_they_are ? sizes->most_height : square,
@@ -157,6 +177,7 @@ ShownFolder look_at_folder(const std::string& path, const DataFlags& flags, bool
   add_half(test, /*train=*/false, summary);
   folder.train = readable(train);
   folder.test = readable(test);
+  if (summary.files) add_tensors(options, summary);
   if (summary.train_rows > 0) {
     const auto normalization = normalization_of(counts);
     summary.mean = normalization.mean;

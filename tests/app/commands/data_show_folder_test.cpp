@@ -69,7 +69,12 @@ TEST_CASE("images of several sizes and colours are looked at without a size") {
   CHECK(shown.files->least_height == 1);
   CHECK(shown.files->most_height == 4);
   CHECK(shown.files->kinds == std::map<std::string, int64_t>{{"PNG colour", 1}, {"PNG grey", 3}});
-  CHECK_FALSE(has_notice(shown, "size"));
+  CHECK(has_notice(shown, "several sizes"));
+  CHECK(shown.tensors.empty());
+  const auto resized = look_at(tree, {.image_size = 8});
+  CHECK_FALSE(has_notice(resized, "several sizes"));
+  REQUIRE(resized.tensors.size() == 2);
+  CHECK(resized.tensors[0] == "images Byte [n, 3, 8, 8]");
 }
 
 TEST_CASE("each file that cannot be read is named, and counts for no class") {
@@ -90,6 +95,7 @@ TEST_CASE("each file that cannot be read is named, and counts for no class") {
           }) == 1);
   }
   CHECK(shown.unreadable.size() == 5);
+  CHECK_FALSE(has_notice(shown, "unreadable"));  // each is named
 }
 
 TEST_CASE("what a training refuses is said, and looked at all the same") {
