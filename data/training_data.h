@@ -37,7 +37,7 @@ struct TrainingData {
   std::string row_noun = "row";  // what messages call a row; its plural ends with s
   std::string content = {};      // the tensors as the files have them, for messages; empty: row_noun says it
   DataRows train = {}, test = {};
-  std::optional<DataRows> validation = {};  // held out of the training rows (held_out.h)
+  std::optional<DataRows> validation = {};  // held out of the training rows
 };
 
 // Returns the number of classes. Throws DataError, which says why there are none.

@@ -36,6 +36,7 @@ ModelFactory lenet_factory(const ModelSpec& spec) {
                                 spec.height, spec.width, LeNetShape::kLeastSide, LeNetShape::kLeastSide),
                     "choose resnet18, which takes any size");
   }
+  check_shape(shape_of_lenet(spec));  // before the first replica is built
   if (!torch::isFloatingType(spec.dtype)) {
     throw UsageError(fmt::format("lenet of {} cannot be built, its weights need a floating point type",
                                  torch::toString(spec.dtype)));

@@ -36,13 +36,17 @@ torch::Tensor lenet(const torch::Tensor& X, const Params& params) {
   return lenet_by(Kernels::kAuto, X, params);
 }
 
-LeNetImpl::LeNetImpl(uint64_t seed, torch::ScalarType dtype, Kernels chosen, const LeNetShape& shape)
-    : kernels(shape.has_kernels() ? chosen : Kernels::kTorch) {
+void check_shape(const LeNetShape& shape) {
   if (shape.features() < 1 || shape.channels < 1 || shape.classes < 1) {
     throw UsageError(fmt::format("lenet for {} channels of {} x {} pixels and {} classes cannot be built",
                                  shape.channels, shape.height, shape.width, shape.classes),
                      fmt::format("images have {} pixels a side at least", LeNetShape::kLeastSide));
   }
+}
+
+LeNetImpl::LeNetImpl(uint64_t seed, torch::ScalarType dtype, Kernels chosen, const LeNetShape& shape)
+    : kernels(shape.has_kernels() ? chosen : Kernels::kTorch) {
+  check_shape(shape);
   auto generator = at::detail::createCPUGenerator(seed);
   // Drawn in float for all dtypes, so that a double network starts from the same values.
   const auto weight = [&](const char* name, torch::IntArrayRef sizes) {

@@ -43,14 +43,17 @@ struct LeNetShape {
   static int64_t left_of(int64_t side) { return side < kLeastSide ? 0 : ((side - 2) / 2 - 4) / 2; }
 };
 
+// Throws UsageError for a shape without features, channels or classes.
+void check_shape(const LeNetShape& shape);
+
 // The same network as a LibTorch module on the host. It owns the eight tensors, named W1, b1, ..., b4:
 // 129,068 values. For another shape W1 is (20, channels, 3, 3), W3 (features, 128), W4 (128, classes) and b4
 // (classes).
 class LeNetImpl : public torch::nn::Module {
  public:
   // Weights are N(0, 1) x .01, drawn from a separate generator with `seed`, in the order W1, W2, W3, W4: the
-  // numbers of Python's torch.manual_seed(seed) followed by four torch.randn. Biases are zero. Throws
-  // UsageError for a shape without features, channels or classes.
+  // numbers of Python's torch.manual_seed(seed) followed by four torch.randn. Biases are zero. Throws as
+  // check_shape().
   explicit LeNetImpl(uint64_t seed, torch::ScalarType dtype = torch::kFloat32,
                      Kernels chosen = Kernels::kAuto, const LeNetShape& shape = {});
 

@@ -11,7 +11,7 @@
 #include <lockstep/app/train/plan/labels.h>
 #include <lockstep/app/train/plan/loss_choice.h>
 #include <lockstep/app/train/plan/on_error.h>
-#include <lockstep/app/train/plan/pixels.h>
+#include <lockstep/app/train/plan/pixel_changes.h>
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/gradient_sync.h>
 #include <lockstep/parallel/optimizer/lr_schedule.h>

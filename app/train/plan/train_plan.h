@@ -10,7 +10,7 @@
 #include <lockstep/app/processes/train_world.h>
 #include <lockstep/app/train/plan/dataset.h>
 #include <lockstep/app/train/plan/loss_choice.h>
-#include <lockstep/app/train/plan/pixels.h>
+#include <lockstep/app/train/plan/pixel_changes.h>
 #include <lockstep/app/train/plan/start.h>
 #include <lockstep/models/factory.h>
 #include <lockstep/models/initialize.h>

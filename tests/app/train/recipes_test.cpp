@@ -33,7 +33,7 @@ TEST_CASE("with the Fleet recipe every 50th step has a line with its loss and ac
 }
 
 TEST_CASE("--metrics has the plan's values too") {
-  const SmallData data(8, 8);
+  const SmallData data(64, 64);  // has all ten classes
   const auto events = metrics_of({"--data", data.folder(), "--recipe", "resnet18-fleet", "--devices", "cpux2",
                                   "--limit-train", "2", "--batch-size", "2", "--limit-steps", "1"});
   const auto& plan = events.at(0);

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include <lockstep/app/train/plan/data_flags.h>
-#include <lockstep/app/train/plan/pixels.h>
+#include <lockstep/app/train/plan/pixel_changes.h>
 #include <lockstep/tests/support/refusal.h>
 
 using namespace lockstep;

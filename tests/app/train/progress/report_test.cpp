@@ -18,6 +18,8 @@ namespace {
 TrainPlan plan_of(int64_t epochs, int64_t steps_per_epoch) {
   TrainPlan plan;
   plan.data.set.row_noun = "image";
+  plan.data.set.spec = {{.name = "images", .dtype = torch::kUInt8, .row_shape = {1, 28, 28}}};
+  plan.data.set.classes = 10;
   plan.epochs = epochs;
   plan.steps_per_epoch = steps_per_epoch;
   return plan;
