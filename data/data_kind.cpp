@@ -8,6 +8,7 @@
 #include <system_error>
 #include <vector>
 
+#include <lockstep/data/fashion_mnist.h>
 #include <lockstep/data/formats/cifar.h>
 #include <lockstep/data/idx_files.h>
 #include <lockstep/data/images/listed_folder.h>
@@ -26,8 +27,7 @@ constexpr size_t kMostEntriesShown = 3;
 
 constexpr const char* kKindsHint =
     "name a folder with four IDX files (train-images-idx3-ubyte, ...), CIFAR's .bin files, or train/CLASS/ "
-    "and "
-    "test/CLASS/ with PNG or JPEG images; or a file that ends with .safetensors";
+    "and test/CLASS/ with PNG or JPEG images; or a file that ends with .safetensors";
 
 // Returns whether there is an image in a folder of this folder, at any depth. Those of formats that are not
 // read count: the loader names them.
@@ -62,8 +62,12 @@ std::string entries_of(const fs::path& folder) {
 [[noreturn]] void refuse_kind(const fs::path& path) {
   std::error_code error;
   const auto status = fs::status(path, error);
-  if (status.type() == fs::file_type::not_found)
-    throw DataError(path.string() + " does not exist", kKindsHint);
+  if (status.type() == fs::file_type::not_found) {
+    const auto package = path == kDebianFashionMnist
+                             ? "install Debian's package (apt-get install dataset-fashion-mnist), or "
+                             : "";
+    throw DataError(path.string() + " does not exist", package + std::string(kKindsHint));
+  }
   if (status.type() == fs::file_type::none) {
     throw DataError(fmt::format("cannot read {}: {}", path.string(), error.message()),
                     "make the folder and its files readable (chmod), or name another folder");

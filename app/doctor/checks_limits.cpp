@@ -132,7 +132,7 @@ Judgement judge_data(const Facts& facts) {
   const auto& data = facts.data;
   if (is_known_data(data.folder)) return {Health::kOk, data.folder + ": no files"};
   if (data.problem) return {Health::kFail, data.problem->text, data.problem->hint};
-  if (data.tensors) return {Health::kOk, data.folder + " has tensors to train and to test on"};
+  if (!data.holds.empty()) return {Health::kOk, fmt::format("{} has {}", data.folder, data.holds)};
   for (const auto& file : data.files) {
     if (file.matches()) continue;
     return {Health::kWarn, fmt::format("{} is not Fashion-MNIST as published", file.path.string()),

@@ -75,11 +75,10 @@ void setup_doctor(CLI::App& app) {
   auto* doctor = app.add_subcommand("doctor", "Check this machine for what makes runs fail or slow");
   const auto options = std::make_shared<DoctorOptions>();
   doctor
-      ->add_option(
-          "--data", options->data,
-          fmt::format("Folder with the four files of Fashion-MNIST, a safetensors file, or {} (default: "
-                      "LOCKSTEP_DATA, else Debian's folder)",
-                      known_data_words()))
+      ->add_option("--data", options->data,
+                   fmt::format("As --data of train: a folder, a safetensors file, or {} (default: "
+                               "LOCKSTEP_DATA, else Debian's folder)",
+                               known_data_words()))
       ->type_name("DIR|FILE");
   doctor->add_option("--output", options->output, "Folder in which runs are to be kept")->type_name("DIR");
   doctor

@@ -76,7 +76,7 @@ struct DataFacts {
   std::string folder = {};  // or "synthetic", or a file
   std::vector<FileCheck> files = {};
   std::optional<Problem> problem = {};  // a missing or damaged file
-  bool tensors = false;                 // `folder` is a safetensors file
+  std::string holds = {};               // "12 training and 4 test images in 2 classes"; empty: IDX files
 };
 
 struct HostNetworkFacts {

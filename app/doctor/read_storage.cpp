@@ -1,4 +1,5 @@
 // Facts of folders, of the data set, and of the place where processes meet.
+#include <fmt/format.h>
 #include <netdb.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -13,10 +14,14 @@
 
 #include <lockstep/app/doctor/read_facts.h>
 #include <lockstep/data/data_folder.h>
+#include <lockstep/data/data_kind.h>
+#include <lockstep/data/formats/cifar.h>
+#include <lockstep/data/images/image_files.h>
 #include <lockstep/parallel/collectives/gloo/addresses.h>
 #include <lockstep/parallel/collectives/gloo/sockets.h>
 #include <lockstep/parallel/world/host_names.h>
 #include <lockstep/parallel/world/world.h>
+#include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/files/temporary_file.h>
 #include <lockstep/support/split_text.h>
@@ -102,15 +107,42 @@ FolderFacts read_folder(const fs::path& folder) {
   return facts;
 }
 
+namespace {
+
+// A folder that a share is to split has no test images.
+std::string images_in(const std::string& path) {
+  const auto folder = find_image_folder(path, {.only_notice = true});
+  return fmt::format("{} training and {} test images in {} classes", with_commas(std::ssize(folder.train)),
+                     with_commas(std::ssize(folder.test)), with_commas(std::ssize(folder.class_names)));
+}
+
+std::string cifar_rows_in(const std::string& folder) {
+  const auto files = find_cifar_files(folder);
+  int64_t train = 0;
+  for (const auto& file : files.train) train += cifar_rows(file, files.label_bytes);
+  return fmt::format("{} training and {} test images of CIFAR-{}", with_commas(train),
+                     with_commas(cifar_rows(files.test, files.label_bytes)), files.classes);
+}
+
+}  // namespace
+
 DataFacts read_data(const std::optional<std::string>& data) {
   DataFacts facts{.folder = data_folder(data)};
   if (is_known_data(facts.folder)) return facts;
-  facts.tensors = is_tensor_file(facts.folder);
   try {
-    if (facts.tensors) {
-      check_tensor_data(facts.folder);
-    } else {
-      facts.files = verify_fashion_mnist(facts.folder);
+    switch (kind_of(facts.folder)) {
+      case DataKind::kTensorFile:
+        check_tensor_data(facts.folder);
+        facts.holds = "tensors to train and to test on";
+        break;
+      case DataKind::kImageFolder:
+        facts.holds = images_in(facts.folder);
+        break;
+      case DataKind::kIdx:
+        facts.files = verify_fashion_mnist(facts.folder);
+        break;
+      default:
+        facts.holds = cifar_rows_in(facts.folder);
     }
   } catch (const Error& error) {
     facts.problem = Problem{error.message(), error.hint()};

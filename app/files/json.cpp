@@ -15,6 +15,7 @@ std::string key_in_words(std::string key) {
 
 std::string value_in_words(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
+  if (value.is_null()) return "none";
   if (!value.is_array()) return value.dump();
   std::vector<std::string> parts;
   for (const auto& part : value) parts.push_back(value_in_words(part));

@@ -52,6 +52,11 @@ Json given_value(const Setting& setting, const CLI::Option& flag, const Json& ru
     const auto augmentation = parse_augmentation(flag.as<std::string>());
     return augmentation.any() ? Json(to_string(augmentation)) : Json();
   }
+  if (std::string_view(setting.name) == "normalize") {
+    const auto normalize = parse_normalize(flag.as<std::string>());
+    if (normalize.automatic) return run.at("normalize");  // compared when it is measured
+    return normalize.any() ? Json(to_string(normalize)) : Json();
+  }
   if (std::string_view(setting.name) != "program") return as_planned(flag, run.at(key_of(setting)));
   const auto path = flag.as<std::string>();
   check_program_there(run, path);

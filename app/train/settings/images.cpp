@@ -135,9 +135,8 @@ Json augment_text(const Augmentation& augmentation) {
   return augmentation.any() ? Json(to_string(augmentation)) : Json();
 }
 
-Json normalize_json(const Normalization& normalization) {
-  if (normalization.mean.empty()) return {};
-  return Json::array({normalization.mean, normalization.deviation});
+Json normalize_value(const Normalization& normalization) {
+  return normalization.mean.empty() ? Json() : Json(normalize_text(normalization));
 }
 
 Json normalize_flag(const TrainFlags& flags) {
@@ -146,8 +145,7 @@ Json normalize_flag(const TrainFlags& flags) {
 
 // The numbers, which a run that goes on does not measure again.
 Json kept_normalize(const TrainFlags&, const TrainPlan& plan) {
-  const auto& normalization = plan.pixels.normalization;
-  return normalization.mean.empty() ? Json() : Json(normalize_text(normalization));
+  return normalize_value(plan.pixels.normalization);
 }
 
 constexpr unsigned kOfRows = kInPlan | kInBench | kInSweep | kAgreed | kInConfig;
@@ -214,7 +212,7 @@ constexpr Setting kImageSettings[] = {
      .group = HelpGroup::kTask,
      .add = add_normalize,
      .in = kOfRows,
-     .planned = [](const auto& plan) { return normalize_json(plan.pixels.normalization); },
+     .planned = [](const auto& plan) { return normalize_value(plan.pixels.normalization); },
      .given = [](const auto& flags, const auto&) { return normalize_flag(flags); },
      .config = [](const auto& flags, const auto&) { return normalize_flag(flags); },
      .kept = kept_normalize,

@@ -57,7 +57,7 @@ TEST_CASE("another training than the checkpoint's is refused, or taken where tha
   other = saved;
   other["epochs"] = 20;
   other["seed"] = 3;
-  CHECK_THROWS_WITH(check_same_run(saved, other, none), "the checkpoint's run has seed null, this one has 3");
+  CHECK_THROWS_WITH(check_same_run(saved, other, none), "the checkpoint's run has seed none, this one has 3");
   other.erase("seed");
   CHECK_THROWS_AS(check_same_run(saved, other, none), WeightsError);
   check_same_run(saved, other, std::vector<std::string>{"epochs"});

@@ -1,4 +1,5 @@
 // Plans on folders of image files, and on other images whose pixels are changed.
+#include <fmt/format.h>
 #include <lockstep/tests/catch.h>
 #include <torch/types.h>
 
@@ -179,7 +180,8 @@ TEST_CASE("mean and deviation are those of the training images, and reach test i
     CHECK_THAT(batch.input()[1][0][3][5].item<float>(), Catch::Matchers::WithinAbs(1, 1e-6));
   }
   CHECK(plan.facts->mean == plan.pixels.normalization.mean);
-  CHECK(plan_fields(plan).at("normalize").at(0).at(0).get<double>() == plan.pixels.normalization.mean[0]);
+  CHECK(plan_fields(plan).at("normalize") ==
+        fmt::format("{}:{}", plan.pixels.normalization.mean[0], plan.pixels.normalization.deviation[0]));
   CHECK_THAT(describe(plan), ContainsSubstring("flip on training images; normalised by mean 0.04118 and "
                                                "deviation 0.001961, measured on 4 images"));
   CHECK_THAT(config_text(flags, plan, kInConfig | kKept), ContainsSubstring("normalize = \"0.041"));
