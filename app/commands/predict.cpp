@@ -128,8 +128,8 @@ void judge_unreadable(const std::vector<FaultyFile>& unreadable, int64_t read, b
   if (count == 1) throw DataError(unreadable.front().fault, skip ? ErrorText("name an image as well") : hint);
   for (const auto& each : unreadable) warn(each.fault);
   throw DataError(
-      fmt::format("{} cannot be read, and {} could", counted(count, "image"),
-                  read == 0 ? "none" : with_commas(read)),
+      read == 0 ? fmt::format("none of the {} images can be read", with_commas(count))
+                : fmt::format("{} cannot be read, all others have an answer", counted(count, "image")),
       "replace or remove what the lines above name" +
           (skip ? ErrorText() : ", or leave such files out with " + NamedOption{"skip_unreadable"}));
 }

@@ -11,10 +11,10 @@ using Classes = std::vector<int64_t>;
 
 namespace {
 
-const NetworkFacts kTwoClasses{.input = "images",
-                               .row_shape = {1, 2, 2},
-                               .bytes = true,
-                               .classes = {"ant", "bee", "cat", "dog", "eel", "fox", "g\x1bnu"}};
+const NetworkFacts kSevenClasses{.input = "images",
+                                 .row_shape = {1, 2, 2},
+                                 .bytes = true,
+                                 .classes = {"ant", "bee", "cat", "dog", "eel", "fox", "g\x1bnu"}};
 
 }  // namespace
 
@@ -28,15 +28,15 @@ TEST_CASE("the five best classes come in order, of equal ones the lower class fi
 
 TEST_CASE("a line has the file, the row of a file of several, and the best classes") {
   const Answer answer{.classes = {2, 0, 6}, .probabilities = {.981, .0124, .0066}};
-  CHECK(line_of("a.png", {}, answer, kTwoClasses) == "a.png  cat 98.1%  ant 1.2%, g?nu 0.7%\n");
-  CHECK(line_of("rows.safetensors", 3, answer, kTwoClasses) ==
+  CHECK(line_of("a.png", {}, answer, kSevenClasses) == "a.png  cat 98.1%  ant 1.2%, g?nu 0.7%\n");
+  CHECK(line_of("rows.safetensors", 3, answer, kSevenClasses) ==
         "rows.safetensors 3  cat 98.1%  ant 1.2%, g?nu 0.7%\n");
 }
 
 TEST_CASE("JSON has the file, the row, the class and the best ones") {
   const Answer answer{.classes = {2, 0}, .probabilities = {.75, .25}};
-  CHECK(json_of("a.png", {}, answer, kTwoClasses) == Json::parse(R"({"file": "a.png", "row": 0, "class": 2,
+  CHECK(json_of("a.png", {}, answer, kSevenClasses) == Json::parse(R"({"file": "a.png", "row": 0, "class": 2,
       "name": "cat", "probability": 0.75, "best": [{"class": 2, "name": "cat", "probability": 0.75},
       {"class": 0, "name": "ant", "probability": 0.25}]})"));
-  CHECK(json_of("r.safetensors", 7, answer, kTwoClasses).at("row") == 7);
+  CHECK(json_of("r.safetensors", 7, answer, kSevenClasses).at("row") == 7);
 }
