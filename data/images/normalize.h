@@ -60,8 +60,4 @@ struct MeasuredPixels {
 // normalized() does, and what the source throws.
 MeasuredPixels measure(const DataRows& rows, const MeasureOptions& options = {});
 
-// The same of pixels that were counted.
-class PixelCounts;
-Normalization normalization_of(const PixelCounts& counts);
-
 }  // namespace lockstep

@@ -9,6 +9,8 @@
 
 namespace lockstep {
 
+struct Normalization;  // normalize.h
+
 class PixelCounts {
  public:
   explicit PixelCounts(int64_t channels) : channels_(static_cast<size_t>(channels)) {}
@@ -33,5 +35,8 @@ class PixelCounts {
  private:
   std::vector<std::array<int64_t, 256>> channels_;
 };
+
+// Returns mean and deviation of each channel, as measure() does (normalize.h).
+Normalization normalization_of(const PixelCounts& counts);
 
 }  // namespace lockstep

@@ -54,3 +54,16 @@ TEST_CASE("data show writes a sheet of the first images, and replaces no file un
   CHECK(static_cast<unsigned char>(png.at(22)) * 256 + static_cast<unsigned char>(png.at(23)) == 302);
   CHECK_THAT(refusal(program(command), 7), ContainsSubstring("sheet.png"));
 }
+
+TEST_CASE("data show warns of images that are in training and in test, and has them in JSON") {
+  const SmallData data(40, 30);
+  for (const std::string kind : {"images-idx3-ubyte", "labels-idx1-ubyte"}) {
+    write_file(data.folder() + "/t10k-" + kind, read_file(data.folder() + "/train-" + kind));
+  }
+  const auto result = run_ending(0, program({"data", "show", data.folder(), "--json"}));
+  CHECK_THAT(result.err, ContainsSubstring("40 images for testing are among those for training"));
+  const auto shown = json::parse(result.out);
+  CHECK(shown.at("data_kind") == "IDX");
+  CHECK(shown.at("notices").size() == 1);
+  CHECK(shown.at("unreadable").empty());
+}
