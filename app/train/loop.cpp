@@ -122,7 +122,14 @@ bool TrainLoop::run_epoch(RunReport& run) {
   const auto steps = std::min(plan_.steps_per_epoch, plan_.total_steps - steps_done_ + position_.step);
   intervals_.begin(record_.now(), position_);
   record_.begin_epoch(position_, steps_done_);
+  // As train_epochs() does: a batch ahead. Steps that are left out need no rows.
+  const auto tell = [&](int64_t step) {
+    if (step >= steps || position_.leaves_out(steps_done_ + 1 + step - position_.step)) return;
+    trainer_.will_need(batch_of(order, step, plan_.batch_size), position_.epoch - 1);
+  };
+  tell(position_.step);
   while (position_.step < steps) {
+    tell(position_.step + 1);
     run_step(batch_of(order, position_.step, plan_.batch_size));
     position_.step += 1;
     after_step(/*last=*/position_.step == steps);
