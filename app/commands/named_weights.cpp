@@ -43,12 +43,14 @@ NamedWeights program_weights(const WeightsOptions& options) {
     throw UsageError("--program cannot be combined with --model: it is the model", "leave one of them out");
   }
   RunProgram program{open_program(*options.program), options.loss.value_or(LossChoice())};
-  std::vector<NamedTensor> weights;
-  if (options.weights) weights = load_weights_of_program(*options.weights);
+  WeightsFile file{.model = kProgramModel, .weights = {}};
+  if (options.weights) file = load_weights_of_program(*options.weights);
+  auto facts = file.facts;
   return {.path = options.weights.value_or(*options.program),
-          .file = {.model = kProgramModel, .weights = std::move(weights)},
+          .file = std::move(file),
           .program = std::move(program),
-          .pythons = true};
+          .pythons = true,
+          .facts = std::move(facts)};
 }
 
 }  // namespace

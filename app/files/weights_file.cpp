@@ -90,14 +90,15 @@ WeightsFile load_weights(const std::string& path, const std::optional<std::strin
   return weights;
 }
 
-std::vector<NamedTensor> load_weights_of_program(const std::string& path) {
+WeightsFile load_weights_of_program(const std::string& path) {
   auto file = load_file(path);
   const auto named = file.metadata.find(kModelKey);
   if (named != file.metadata.end() && named->second != kProgramModel) {
     throw WeightsError(fmt::format("{} holds weights of {}, not of an exported program", path, named->second),
                        "leave --program out");
   }
-  return std::move(file.tensors);
+  auto facts = facts_in(file);
+  return {.model = kProgramModel, .weights = std::move(file.tensors), .facts = std::move(facts)};
 }
 
 std::vector<NamedTensor> load_any_weights(const std::string& path) { return load_file(path).tensors; }

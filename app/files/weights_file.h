@@ -33,7 +33,7 @@ WeightsFile load_weights(const std::string& path, const std::optional<std::strin
 
 // Reads weights of an exported program, which Python or lockstep has written. Throws WeightsError as above,
 // and if the file names a model of lockstep.
-std::vector<NamedTensor> load_weights_of_program(const std::string& path);
+WeightsFile load_weights_of_program(const std::string& path);
 
 // Reads the tensors, of whatever model. Throws WeightsError if the file is missing or damaged.
 std::vector<NamedTensor> load_any_weights(const std::string& path);

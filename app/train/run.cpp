@@ -86,7 +86,7 @@ Thrown keep(TrainLoop& loop, const TrainPlan& plan, const TrainFlags& flags, Run
   if (saves && collected && plan.world.leads()) {
     attempt([&] {
       if (plan.program) {
-        save_program_weights(plan.program, weights, *flags.save, flags.overwrite);
+        save_program_weights(plan.program, weights, *flags.save, flags.overwrite, plan.facts);
       } else {
         save_weights(std::move(weights), plan.model, *flags.save, flags.overwrite, plan.facts);
       }

@@ -165,11 +165,11 @@ void run_checkpoint_export(const std::string& path, const std::string& file, boo
   check_weights_name("FILE", file, program != nullptr);
   check_distinct_files({{"FILE", file}}, inputs_of(found, program.get()));
   auto weights = evaluated_weights(std::move(found.state.trainer));
+  const auto& plan = found.state.plan;
+  const auto facts = plan.contains("network") ? read_facts(plan.at("network")) : std::nullopt;
   if (program) {
-    save_program_weights(program, weights, file, overwrite);
+    save_program_weights(program, weights, file, overwrite, facts);
   } else {
-    const auto& plan = found.state.plan;
-    const auto facts = plan.contains("network") ? read_facts(plan.at("network")) : std::nullopt;
     save_weights(std::move(weights), plan.at("model").get<std::string>(), file, overwrite, facts);
   }
   write_stdout(fmt::format("weights of {} saved to {}\n", found.path.native(), file));

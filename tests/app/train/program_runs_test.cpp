@@ -261,3 +261,20 @@ TEST_CASE("program show tells what a program takes, and what a run would refuse"
     refusal(program({"program", "show", fixture(std::string(name) + ".pt2")}), 4);
   }
 }
+
+TEST_CASE(
+    "weights of a program know how its pixels are normalised; a copy of the program says that it does not") {
+  const TempFolder folder;
+  const auto run_folder = (folder / "run").string(), weights = (folder / "w.safetensors").string();
+  const auto copy = (folder / "trained.pt2").string();
+  const Words data = {"--data", "synthetic", "--synthetic-shape", "1x8x8:5", "--limit-test", "12"};
+  run(Words{"train", "--program", fixture("conv_bn.pt2"), "--limit-train", "24", "--batch-size", "6"} + data +
+      Words{"--normalize", ".1:.05", "--epochs", "1", "--threads", "1", "--output", run_folder, "--save",
+            weights, "--quiet"});
+  const auto of_run = evaluated({run_folder, "--limit-test", "12"}).at("test_loss");
+  const Words with_weights = {"--program", fixture("conv_bn.pt2"), "--weights", weights};
+  CHECK(evaluated(with_weights + data).at("test_loss") == of_run);
+  const auto exported = run_process(program({"checkpoint", "export", run_folder, copy}));
+  REQUIRE(exported.exit_code == 0);
+  CHECK_THAT(exported.err, ContainsSubstring("trained.pt2' does not say how pixels are normalised"));
+}
