@@ -74,7 +74,10 @@ class FilePredictions {
     for (size_t begin = 0; begin < files.size();) {
       const auto part = files.subspan(begin, next_part(files.size() - begin));
       begin += part.size();
-      const auto decoded = decode_files(part, decoding_, static_cast<int>(allowed_cores().size()));
+      // An image of another size may be far larger: it is refused before others are decoded beside it.
+      const auto decoded = decode_files(
+          part, decoding_, static_cast<int>(allowed_cores().size()),
+          [&](const Pixels& image, const std::string& path) { check_size(image, path, network_.facts()); });
       std::vector<const std::string*> names;
       for (size_t i = 0; i < part.size(); ++i) {
         if (decoded[i].fault.empty()) {
@@ -84,7 +87,7 @@ class FilePredictions {
         }
       }
       if (names.empty()) continue;
-      const auto shares = network_.probabilities(rows_of_images(decoded, part, rows_), rows_);
+      const auto shares = network_.probabilities(rows_of_images(decoded, rows_), rows_);
       for (size_t i = 0; i < names.size(); ++i) add_row(*names[i], {}, shares, static_cast<int64_t>(i));
       output_.flush();
     }

@@ -75,15 +75,6 @@ std::string pixels_text(int64_t width, int64_t height) {
   return fmt::format("{} x {} pixels", width, height);
 }
 
-void check_size(const Pixels& image, const std::string& path, const NetworkFacts& facts) {
-  const auto height = facts.row_shape[1], width = facts.row_shape[2];
-  if (image.height == height && image.width == width) return;
-  throw DataError(fmt::format("{} has {}, the network takes {}", in_quotes(path),
-                              pixels_text(image.width, image.height), pixels_text(width, height)),
-                  height == width ? fmt::format("--image-size {} resizes and crops images", height)
-                                  : "resize the images");
-}
-
 }  // namespace
 
 torch::Tensor rows_in_file(const std::string& path, const RowsOfNetwork& network) {
@@ -127,8 +118,16 @@ DecodeOptions decoding_for(const RowsOfNetwork& network) {
   return {.channels = static_cast<int>(shape[0]), .size = static_cast<int>(size)};
 }
 
-torch::Tensor rows_of_images(std::span<const DecodedFile> images, std::span<const std::string> paths,
-                             const RowsOfNetwork& network) {
+void check_size(const Pixels& image, const std::string& path, const NetworkFacts& facts) {
+  const auto height = facts.row_shape[1], width = facts.row_shape[2];
+  if (image.height == height && image.width == width) return;
+  throw DataError(fmt::format("{} has {}, the network takes {}", in_quotes(path),
+                              pixels_text(image.width, image.height), pixels_text(width, height)),
+                  height == width ? fmt::format("--image-size {} resizes and crops images", height)
+                                  : "resize the images");
+}
+
+torch::Tensor rows_of_images(std::span<const DecodedFile> images, const RowsOfNetwork& network) {
   const auto count =
       std::ranges::count_if(images, [](const DecodedFile& file) { return file.fault.empty(); });
   auto sizes = network.facts.row_shape;
@@ -137,7 +136,6 @@ torch::Tensor rows_of_images(std::span<const DecodedFile> images, std::span<cons
   auto* to = rows.mutable_data_ptr<uint8_t>();
   for (size_t i = 0; i < images.size(); ++i) {
     if (!images[i].fault.empty()) continue;
-    check_size(images[i].image, paths[i], network.facts);
     const auto& values = images[i].image.values;
     std::memcpy(to, values.data(), values.size());
     to += values.size();

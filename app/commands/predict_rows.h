@@ -33,10 +33,11 @@ torch::Tensor rows_in_file(const std::string& path, const RowsOfNetwork& network
 // the network's.
 DecodeOptions decoding_for(const RowsOfNetwork& network);
 
-// Returns the images as rows of uint8. Images with a fault are left out. Throws DataError for one with other
-// sizes than the network's; paths: of the images.
-torch::Tensor rows_of_images(std::span<const DecodedFile> images, std::span<const std::string> paths,
-                             const RowsOfNetwork& network);
+// Throws DataError for an image with other sizes than the network's, whose row_shape has three.
+void check_size(const Pixels& image, const std::string& path, const NetworkFacts& facts);
+
+// Returns the images as rows of uint8. Images with a fault are left out, the others have the network's size.
+torch::Tensor rows_of_images(std::span<const DecodedFile> images, const RowsOfNetwork& network);
 
 // Returns a factory of sources that give these rows as the network takes them: bytes are normalised as in
 // training, on the device, a batch at a time.

@@ -130,23 +130,36 @@ TEST_CASE("images become rows in their order, without those that cannot be read"
   const std::vector<std::string> paths = {path("a.png", png_file(1, 2, 2, "abcd")), path("b.png", "no image"),
                                           path("c.png", png_file(1, 2, 2, "efgh")),
                                           (folder / "none.png").string()};
-  const auto decoded = decode_files(paths, decoding_for(kGreyRows), 2);
+  const auto decoded = decode_files(paths, decoding_for(kGreyRows), 2, [](const auto&, const auto&) {});
   CHECK(decoded[0].fault.empty());
   CHECK(decoded[1].fault.starts_with(paths[1] + " "));
   CHECK(decoded[3].fault == paths[3] + " cannot be read: No such file or directory");
   const auto expected = torch::tensor({'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'}, torch::kUInt8);
-  CHECK(rows_of_images(decoded, paths, kGreyRows).equal(expected.view({2, 1, 2, 2})));
+  CHECK(rows_of_images(decoded, kGreyRows).equal(expected.view({2, 1, 2, 2})));
 }
 
 TEST_CASE("an image of another size is refused with both sizes, and how it is made to fit") {
-  const DecodedFile wide{
-      .image = {.channels = 1, .height = 4, .width = 6, .values = std::vector<uint8_t>(24)}};
-  const std::vector<std::string> paths = {"wide.png"};
-  CHECK_THAT(refusal_and_hint<DataError>([&] {
-               rows_of_images({&wide, 1}, paths, kGreyRows);
-             }),
+  const Pixels wide{.channels = 1, .height = 4, .width = 6, .values = std::vector<uint8_t>(24)};
+  CHECK_THAT(refusal_and_hint<DataError>([&] { check_size(wide, "wide.png", kGreyRows.facts); }),
              ContainsSubstring("'wide.png' has 6 x 4 pixels, the network takes 2 x 2") &&
                  ContainsSubstring("--image-size 2 "));
+}
+
+TEST_CASE("an image that does not fit ends the decoding, so that no more of its kind are held") {
+  const TempFolder folder;
+  std::vector<std::string> paths;
+  for (int i = 0; i < 20; ++i) {
+    paths.push_back((folder / (std::to_string(i) + ".png")).string());
+    write_file(paths.back(), png_file(1, 6, 4, std::string(24, 'a')));
+  }
+  int seen = 0;
+  CHECK_THROWS_AS(decode_files(paths, decoding_for(kGreyRows), 1,
+                               [&](const Pixels& image, const std::string& path) {
+                                 ++seen;
+                                 check_size(image, path, kGreyRows.facts);
+                               }),
+                  DataError);
+  CHECK(seen == 1);
 }
 
 TEST_CASE("parts are of as many rows as the network alone says") {
