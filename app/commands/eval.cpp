@@ -79,7 +79,10 @@ DataFlags data_flags(const EvalOptions& options, const NamedWeights& named) {
   take(flags.workers, given.workers);
   flags.skip_unreadable |= given.skip_unreadable;
   flags.limit_test = given.limit_test;
-  return named.facts ? with_facts(std::move(flags), *named.facts) : flags;
+  if (named.facts) flags = with_facts(std::move(flags), *named.facts);
+  // The network says which channels image files have, so that those for training need not be read.
+  if (flags.channels) flags.limit_train = 1;
+  return flags;
 }
 
 // Says what differs from the data that the network was trained on, and gives it the rows as it takes them.

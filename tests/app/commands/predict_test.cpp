@@ -110,6 +110,8 @@ TEST_CASE("predict and eval take images as the run did: the same answers, from a
   CHECK(tested.at("test_loss").get<double>() == Approx(loss_of(predictions)).epsilon(1e-4));
   CHECK(output_of({"eval", "--weights", file, "--data", photos.path()}).at("test_loss") ==
         tested.at("test_loss"));
+  write_file(photos.path() + "/train/ant/9.png", "no image");  // no test needs it
+  CHECK(output_of({"eval", run}).at("test_loss") == tested.at("test_loss"));
   const auto& confusion = tested.at("confusion");
   CHECK(confusion.at("classes") == kNames);
   const auto counts = counts_of(predictions);
