@@ -110,7 +110,8 @@ ImageSource::ImageSource(std::shared_ptr<const BatchSource> bytes, size_t image,
       shape_(by_torch_ ? ImageSizes{0, 0, 0} : image_sizes(spec_of_bytes_->at(image))),
       values_(changes_.normalization && !by_torch_
                   ? values_of_bytes(*changes_.normalization, shape_.channels).to(device)
-                  : torch::Tensor()) {}
+                  : torch::Tensor()),
+      divisor_(by_torch_ ? torch::full({}, 255, torch::kFloat32).to(device) : torch::Tensor()) {}
 
 BatchSpec ImageSource::spec() const {
   auto spec = *spec_of_bytes_;
@@ -147,7 +148,7 @@ void ImageSource::gather(const torch::Tensor& rows, int64_t epoch, Batch& into) 
   sizes[0] = rows.numel();
   X = fitting(X, sizes, images.options().dtype(dtype));
   if (by_torch_) {
-    X.copy_(in_place ? images.index_select(0, rows) : images).div_(255);
+    X.copy_(in_place ? images.index_select(0, rows) : images).div_(divisor_);
     return;
   }
   change(images, in_place, rows, epoch, X);

@@ -61,10 +61,11 @@ class ImageSource : public BatchSource {
   const torch::Device device_;
   const std::shared_ptr<const BatchSpec> spec_of_bytes_;
   const torch::Tensor resident_images_;
-  const bool by_torch_;         // which divides many bytes at once on a CPU, and rows of any shape
-  const bool by_one_kernel_;    // which divides resident images, and gathers their labels, on a GPU
-  const ImageSizes shape_;      // unless by_torch_
-  const torch::Tensor values_;  // (channels, 256) float on the device; undefined for bytes, and by_torch_
+  const bool by_torch_;          // which divides many bytes at once on a CPU, and rows of any shape
+  const bool by_one_kernel_;     // which divides resident images, and gathers their labels, on a GPU
+  const ImageSizes shape_;       // unless by_torch_
+  const torch::Tensor values_;   // (channels, 256) float on the device; undefined for bytes, and by_torch_
+  const torch::Tensor divisor_;  // 255 on the device, by_torch_: a GPU multiplies by the inverse of a number
 };
 
 }  // namespace lockstep
