@@ -35,7 +35,10 @@ class SubsetSource : public BatchSource {
 
   void will_need(std::span<const int64_t> rows, int64_t epoch) const override {
     std::vector<int64_t> wanted;
-    for (const auto row : rows) wanted.push_back((*numbers_)[static_cast<size_t>(row)]);
+    for (const auto row : rows) {
+      if (row < 0 || row >= size()) continue;  // the step that asks for it is refused
+      wanted.push_back((*numbers_)[static_cast<size_t>(row)]);
+    }
     all_->will_need(wanted, epoch);
   }
 

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -47,7 +48,40 @@ std::vector<int64_t> first_pixels(const DataRows& rows) {
   return pixels;
 }
 
+// Notes what it is told.
+class Listener : public BatchSource {
+ public:
+  explicit Listener(std::shared_ptr<std::vector<int64_t>> told) : told_(std::move(told)) {}
+
+  int64_t size() const override { return 40; }
+  BatchSpec spec() const override { return {}; }
+  void gather(const torch::Tensor&, int64_t, Batch&) const override {}
+  void will_need(std::span<const int64_t> rows, int64_t epoch) const override {
+    told_->insert(told_->end(), rows.begin(), rows.end());
+    told_->push_back(epoch);
+  }
+
+ private:
+  const std::shared_ptr<std::vector<int64_t>> told_;
+};
+
 }  // namespace
+
+TEST_CASE("sources of some rows tell those of all rows by their own numbers, and no row that they lack") {
+  const auto told = std::make_shared<std::vector<int64_t>>();
+  const DataRows all{.rows = 40,
+                     .sources = [told](torch::Device) { return std::make_shared<Listener>(told); }};
+  const auto some = subset_of(all, {5, 17, 30}).sources(torch::kCPU);
+  some->will_need(std::vector<int64_t>{2, 0, 3, -1}, /*epoch=*/6);
+  CHECK(*told == std::vector<int64_t>{30, 5, 6});
+}
+
+TEST_CASE("sources of resident rows share their copy on a device, which lasts as long as one of them") {
+  const auto data = with_numbers(40);
+  const auto rows = data.train.sources(torch::kCPU);
+  CHECK(data.train.sources(torch::kCPU) == rows);
+  CHECK(rows.use_count() == 1);  // a factory alone holds none
+}
 
 TEST_CASE("rows are held out by the formula that the header has in Python") {
   CHECK(held_out(0, 40, .2) == std::vector<int64_t>{0, 4, 15, 29, 32});
