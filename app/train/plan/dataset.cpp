@@ -103,6 +103,7 @@ struct Decoding {
   int64_t memory = 0;  // for decoded images
 
   int64_t bytes(size_t files) const { return shape[0] * shape[1] * shape[2] * static_cast<int64_t>(files); }
+  int64_t queue_bytes() const { return std::clamp<int64_t>(memory / 2, 1, kMostQueueBytes); }
 };
 
 Decoding decoding_of(const ImageFolder& folder, const DataFlags& flags) {
@@ -124,11 +125,10 @@ Decoding decoding_of(const ImageFolder& folder, const DataFlags& flags) {
 // Test images are resident, too, where they leave half of the memory to training.
 DataRows rows_of_files(const std::vector<ImageFile>& files, const Decoding& decoding, bool resident) {
   auto rows = resident ? resident_image_rows(files, decoding.options, decoding.workers)
-                       : streamed_image_rows(
-                             files, decoding.options,
-                             {.workers = decoding.workers,
-                              .queue_bytes = std::clamp<int64_t>(decoding.memory / 2, 1, kMostQueueBytes),
-                              .notice = [](const std::string& text) { warn(text); }});
+                       : streamed_image_rows(files, decoding.options,
+                                             {.workers = decoding.workers,
+                                              .queue_bytes = decoding.queue_bytes(),
+                                              .notice = [](const std::string& text) { warn(text); }});
   // Where they are does not change what they are.
   rows.hash_of_first = [files](int64_t count) { return hash_of_files(files, count); };
   return rows;
@@ -167,13 +167,15 @@ LoadedData load_image_folder(const std::string& path, const DataFlags& flags) {
   const auto test_bytes = decoding.bytes(folder.test.size());
   const bool resident = decoding.bytes(folder.train.size()) + test_bytes <= decoding.memory;
   const bool test_resident = resident || test_bytes <= decoding.memory / 2;
-  LoadedData loaded{.origin = path,
-                    .all_test_rows = all_test_rows,
-                    .digest = folder.digest,
-                    .notices = folder.notices,
-                    .streamed = !resident,
-                    .same_rows = [folder] { return same_in_train_and_test(folder); },
-                    .held = held_text(decoding, folder, resident, test_resident)};
+  LoadedData loaded{
+      .origin = path,
+      .all_test_rows = all_test_rows,
+      .digest = folder.digest,
+      .notices = folder.notices,
+      .streamed = !resident,
+      .ahead_bytes = resident ? 0 : std::min(decoding.queue_bytes(), decoding.bytes(folder.train.size())),
+      .same_rows = [folder] { return same_in_train_and_test(folder); },
+      .held = held_text(decoding, folder, resident, test_resident)};
   loaded.set = {.name = name_of_folder(path),
                 .spec = {{.name = "images", .dtype = torch::kUInt8, .row_shape = decoding.shape},
                          {.name = "labels", .dtype = torch::kInt64, .role = Role::kTarget}},

@@ -30,6 +30,7 @@ struct LoadedData {
   std::string digest = {};  // SHA-256 of the files' names and sizes; empty: no files, or one
   std::vector<std::string> notices = {};  // what is odd in the files: one sentence each, without a full stop
   bool streamed = false;                  // the training rows are decoded while training
+  int64_t ahead_bytes = 0;                // of rows that are decoded ahead, for each distinct device at most
   // Returns a sentence for the images that are in train and in test, too; empty: there are none. Null:
   // unknown.
   std::function<std::string()> same_rows = {};

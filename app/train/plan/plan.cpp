@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -277,6 +279,9 @@ int64_t host_bytes(const TrainPlan& plan) {
     const int64_t trained = (rows + parts - 1) / parts;
     bytes += replica_bytes(plan, std::max(trained, evaluated / kForwardShare), torch::kCPU);
   }
+  std::set<std::string> distinct;
+  for (const auto& device : plan.trainer.devices) distinct.insert(device.str());
+  bytes += plan.data.ahead_bytes * std::ssize(distinct);
   if (plan.keeps_checkpoints)
     bytes += plan.element_bytes() * (1 + kept_of(plan.trainer)) * plan.parameter_count;
   if (plan.trainer.compress == Compress::kNone) return bytes;

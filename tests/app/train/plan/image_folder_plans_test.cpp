@@ -131,6 +131,7 @@ TEST_CASE("images that do not fit into --data-memory are streamed: the same rows
       rows_of(streamed.data.set.test, {0, 3}).input().equal(rows_of(resident.data.set.test, {0, 3}).input()));
   CHECK(agreed_fields({}, streamed) == agreed_fields({}, resident));
   CHECK(streamed.data.train_hash == resident.data.train_hash);
+  CHECK(host_bytes(streamed) - host_bytes(resident) == 3250);  // half of the memory is for those ahead
 }
 
 TEST_CASE("other files have another hash, and other flags of images are agreed on by name") {
