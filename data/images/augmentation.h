@@ -36,9 +36,10 @@ std::string to_string(const Augmentation& augmentation);
 // Throws UsageError for numbers out of range, as parse_augmentation() does.
 void check(const Augmentation& augmentation);
 
-// The draws of an image depend on (seed, epoch, row) alone, row being its number in the data set. So the
-// bytes are the same for any number of replicas, processes and workers, on CPUs and GPUs, and after a resume.
-// All of it is done in integers. In Python, with draws() and below() of scripts/compare/twin/split_mix64.py:
+// The draws of an image depend on (seed, epoch, row) alone, row being its number in the source that is
+// augmented: rows that are held out do not count. So the bytes are the same for any number of replicas,
+// processes and workers, on CPUs and GPUs, and after a resume. All of it is done in integers. In Python, with
+// draws() and below() of scripts/compare/twin/split_mix64.py:
 //
 //   random = draws(seed, 5, epoch, row)
 //   top, left, height, width = 0, 0, H, W  # the part that is shown
