@@ -14,6 +14,7 @@
 #include <lockstep/app/machine/memory_usage.h>
 #include <lockstep/app/train/plan/first_pass.h>
 #include <lockstep/app/train/plan/labels.h>
+#include <lockstep/app/train/plan/pixels.h>
 #include <lockstep/app/train/plan/program.h>
 #include <lockstep/app/train/plan/start.h>
 #include <lockstep/data/held_out.h>
