@@ -16,6 +16,7 @@
 #include <lockstep/app/train/checkpoint/run_program.h>
 #include <lockstep/app/train/checkpoint/same_run.h>
 #include <lockstep/app/train/config/config_file.h>
+#include <lockstep/app/train/plan/data_flags.h>
 #include <lockstep/app/train/plan/program.h>
 #include <lockstep/app/train/settings/settings.h>
 #include <lockstep/data/data_folder.h>
@@ -48,16 +49,21 @@ Json as_planned(const CLI::Option& flag, const Json& saved) {
 
 // The value that the plan of this run will have. Throws WeightsError for another program than the run's.
 Json given_value(const Setting& setting, const CLI::Option& flag, const Json& run) {
-  if (std::string_view(setting.name) == "augment") {  // in any order
+  const std::string_view name = setting.name;
+  const auto share = run.find("validation_share");
+  const bool holds_out = share != run.end() && !share->is_null();
+  if (name == "limit-train" && holds_out) return run.at(key_of(setting));  // compared when there is a plan
+  if (name == "synthetic-shape") return to_string(parse_synthetic_shape(flag.as<std::string>()));
+  if (name == "augment") {  // in any order
     const auto augmentation = parse_augmentation(flag.as<std::string>());
     return augmentation.any() ? Json(to_string(augmentation)) : Json();
   }
-  if (std::string_view(setting.name) == "normalize") {
+  if (name == "normalize") {
     const auto normalize = parse_normalize(flag.as<std::string>());
     if (normalize.automatic) return run.at("normalize");  // compared when it is measured
     return normalize.any() ? Json(to_string(normalize)) : Json();
   }
-  if (std::string_view(setting.name) != "program") return as_planned(flag, run.at(key_of(setting)));
+  if (name != "program") return as_planned(flag, run.at(key_of(setting)));
   const auto path = flag.as<std::string>();
   check_program_there(run, path);
   const auto program = open_program(path);

@@ -118,9 +118,10 @@ TEST_CASE(
   CHECK(end.contains("stopped_early") == expected.contains("stopped_early"));
   CHECK(plan_of(run, {}).at("validation_share") == .2);
   // The same flags beside the run are no other training; others are.
-  CHECK(plan_of(run, {"--class-weights", "balanced", "--freeze", "W1,b1"}).at("freeze") ==
-        json({"W1", "b1"}));
+  CHECK(plan_of(run, {"--class-weights", "balanced", "--freeze", "W1,b1", "--limit-train", "640"})
+            .at("freeze") == json({"W1", "b1"}));
   CHECK_THAT(refusal(resume(run, {"--dry-run", "--freeze", "W2"}), 4), ContainsSubstring("freeze"));
+  CHECK_THAT(refusal(resume(run, {"--dry-run", "--limit-train", "639"}), 4), ContainsSubstring("train"));
 }
 
 // The rate falls after epochs 2, 3 and 4: with so small a one no loss is .01% below the first.
