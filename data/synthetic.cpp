@@ -38,7 +38,7 @@ enum Stream : uint64_t {
   kPrototypes,
   kTrainRows,
   kTestRows
-};  // first key of the random streams; 3: parallel/replica_random.cpp, 4: data_loader.cpp
+};  // first keys of the draws; all others: support/random_streams.h
 
 // A channel of a class, padded_height() lines of padded_width() pixels.
 using Prototype = std::vector<uint8_t>;

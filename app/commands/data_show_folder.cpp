@@ -4,7 +4,6 @@
 #include <torch/types.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <mutex>
 #include <span>
 #include <utility>
@@ -21,12 +20,6 @@
 
 namespace lockstep {
 namespace {
-
-std::string last_of_path(const std::string& folder) {
-  auto path = std::filesystem::absolute(folder).lexically_normal();
-  if (!path.has_filename()) path = path.parent_path();
-  return path.filename().string();
-}
 
 // "PNG colour with alpha, 16 bits".
 std::string kind_of_image(const ImageInfo& info) {
@@ -164,7 +157,7 @@ ShownFolder look_at_folder(const std::string& path, const DataFlags& flags, bool
   const auto counts = decode_half(train, options, workers);
   decode_half(test, options, workers);
 
-  ShownFolder shown{.summary = {.name = last_of_path(path),
+  ShownFolder shown{.summary = {.name = name_of_folder(path),
                                 .origin = path,
                                 .kind = "image folder",
                                 .row_noun = "image",

@@ -148,13 +148,6 @@ std::string held_text(const Decoding& decoding, const ImageFolder& folder, bool 
                      test ? "in memory" : "streamed");
 }
 
-// The last part of the path.
-std::string name_of_folder(const std::string& folder) {
-  auto path = fs::absolute(folder).lexically_normal();
-  if (!path.has_filename()) path = path.parent_path();
-  return path.filename().string();
-}
-
 LoadedData load_image_folder(const std::string& path, const DataFlags& flags) {
   auto folder = find_image_folder(
       path, {.test_share = flags.test_share.value_or(0), .skip_unreadable = flags.skip_unreadable});
@@ -236,6 +229,12 @@ LoadedData read_data(const std::string& path, const DataFlags& flags, std::span<
 }
 
 }  // namespace
+
+std::string name_of_folder(const std::string& folder) {
+  auto path = fs::absolute(folder).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();
+  return path.filename().string();
+}
 
 std::string LoadedData::test_count() const {
   const auto rows = with_commas(set.test.rows);

@@ -53,6 +53,9 @@ struct LoadedData {
 // MemoryError for a file that memory cannot hold, and what reading the files throws.
 LoadedData load_data(const DataFlags& flags, uint64_t seed, std::span<const std::string> targets = {});
 
+// Returns the last part of the path, also of "." and of one that ends with a slash.
+std::string name_of_folder(const std::string& folder);
+
 // "img/s" if rows are images, else "rows/s".
 std::string speed_unit(const TrainingData& data);
 
