@@ -96,6 +96,23 @@ Work Work::then(std::function<void()> next) {
   return result;
 }
 
+// For communicators that have none of their own: the whole sum, which does no harm.
+Work Endpoint::reduce_scatter(torch::Tensor tensor, PartBounds /*bounds*/) {
+  return allreduce_sum(std::move(tensor));
+}
+
+Work Endpoint::gather_parts(torch::Tensor tensor, PartBounds bounds) {
+  auto works = std::make_shared<std::vector<Work>>();
+  const auto flat = tensor.detach().view({-1});
+  for (int rank = 0; rank < world_size(); ++rank) {
+    const auto begin = bounds[static_cast<size_t>(rank)], end = bounds[static_cast<size_t>(rank) + 1];
+    if (begin < end) works->push_back(broadcast(flat.slice(0, begin, end), rank));
+  }
+  return Work().then([works] {
+    for (auto& work : *works) work.wait();
+  });
+}
+
 Allreduce choose_allreduce(Allreduce wanted, std::span<const torch::Device> devices, ProcessGroup* group) {
   if (are_several(group)) return agree_on_sums(wanted, Compress::kNone, devices, *group).algorithm;
   if (wanted == Allreduce::kGloo) {

@@ -47,6 +47,10 @@ class Work {
   std::function<void()> next_ = nullptr;  // may be empty
 };
 
+// The parts of a tensor that the ranks own: rank r the elements from bounds[r] to bounds[r + 1]. world_size +
+// 1 numbers, ascending from 0 to the tensor's number of elements, the same on every rank. Parts may be empty.
+using PartBounds = std::vector<int64_t>;
+
 // One replica's handle. Post from one thread. All replicas post the same collectives in the same order.
 // Tensors must be contiguous, on device(), and of the same number of elements and dtype on every rank; do not
 // touch them before wait() has returned. With several communicators all ranks use them in the same order.
@@ -77,6 +81,13 @@ class Endpoint {
   virtual Work broadcast(torch::Tensor tensor, int root) = 0;
   // out becomes the tensors of all ranks, in order: world_size x numel elements, contiguous, of any shape.
   virtual Work all_gather(torch::Tensor tensor, torch::Tensor out) = 0;
+
+  // The two halves of allreduce_sum(). The part of the tensor that this rank owns becomes its sum over all
+  // ranks, with the bits of allreduce_sum() by any algorithm but kRing; the rest of the tensor is undefined
+  // then. Takes real floating-point numbers.
+  virtual Work reduce_scatter(torch::Tensor tensor, PartBounds bounds);
+  // Each part of the tensor becomes that of the rank that owns it. Takes every dtype.
+  virtual Work gather_parts(torch::Tensor tensor, PartBounds bounds);
 
   // Ends the collectives of all ranks of this process with this error, those in flight and all later ones.
   // Thread-safe.

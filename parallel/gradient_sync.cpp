@@ -12,6 +12,7 @@
 
 #include <lockstep/parallel/collectives/agree.h>
 #include <lockstep/parallel/gradients/attached_module.h>
+#include <lockstep/parallel/gradients/bucket_parts.h>
 #include <lockstep/parallel/gradients/buckets.h>
 #include <lockstep/parallel/gradients/flat_tensors.h>
 #include <lockstep/parallel/gradients/tensor_lines.h>
@@ -34,7 +35,8 @@ std::vector<std::string> option_lines(const GradientSyncOptions& options) {
   return {fmt::format("mode {}", name_of(kSyncModeNames, options.mode)),
           fmt::format("bucket_bytes {}", options.bucket_bytes),
           options.unused == UnusedParameters::kZero ? "UnusedParameters::kZero" : "UnusedParameters::kError",
-          options.hook ? "a bucket hook" : "no bucket hook"};
+          options.hook ? "a bucket hook" : "no bucket hook",
+          fmt::format("shard {}", name_of(kShardNames, options.shard))};
 }
 
 // Code of a user runs here. Its error ends all replicas: otherwise the others would wait for this one.
@@ -82,11 +84,14 @@ GradientSync::GradientSync(Endpoint& endpoint, GradientSyncOptions options, Trac
       place_(fmt::format("replica {}", endpoint.rank())),
       module_(std::make_unique<AttachedModule>()),
       gradients_(std::make_unique<FlatTensors>()),
-      nodes_(std::make_unique<Nodes>()) {}
+      nodes_(std::make_unique<Nodes>()),
+      parts_(std::make_unique<BucketParts>()) {}
 
 GradientSync::~GradientSync() { detach(); }
 
 torch::Tensor& GradientSync::flat_gradients() { return gradients_->flat; }
+
+const BucketParts& GradientSync::parts() const { return *parts_; }
 
 const Params& GradientSync::parameters() const { return module_->trained(); }
 
@@ -108,6 +113,10 @@ void GradientSync::attach(torch::nn::Module& module) {
   if (paused_ > 0 || begun() || (again && holds_unsummed())) {
     fail("attach() was called between a backward pass and wait()",
          "call wait() first; or zero_grad(), if the gradients of micro-batches are to be dropped");
+  }
+  if (options_.shard != Shard::kNone && options_.hook) {
+    fail("a bucket hook sums whole buckets, but the option shard leaves a part of them to each rank",
+         "leave one of them out");
   }
   agree(endpoint_, "options", option_lines(options_), "give all GradientSyncs the same ones");
   if (again) {
@@ -133,6 +142,9 @@ void GradientSync::attach(torch::nn::Module& module) {
     nodes_->accumulators.push_back(torch::autograd::impl::grad_accumulator(params[i]));
   }
   buckets_ = std::make_unique<ReadyBuckets>(plan_buckets(numels, element_size, bounds_of(options_)));
+  *parts_ = options_.shard == Shard::kNone
+                ? BucketParts(gradients_->flat.numel(), static_cast<int>(params.size()))
+                : BucketParts(buckets_->buckets(), endpoint_.rank(), endpoint_.world_size());
 }
 
 void GradientSync::detach() {
@@ -172,6 +184,9 @@ Work GradientSync::post(int bucket) {
   const auto& buckets = buckets_->buckets();
   const auto& range = buckets[static_cast<size_t>(bucket)];
   const auto gradients = gradients_->flat.narrow(0, range.begin, range.end - range.begin);
+  if (options_.shard != Shard::kNone) {
+    return endpoint_.reduce_scatter(gradients, parts_->bounds(static_cast<size_t>(bucket)));
+  }
   if (!options_.hook) return endpoint_.allreduce_gradients(gradients);
   return or_end_all(endpoint_, [&] {
     return options_.hook(

@@ -32,6 +32,7 @@
 namespace lockstep {
 
 class AttachedModule;
+class BucketParts;
 class ReadyBuckets;
 struct FlatTensors;
 
@@ -55,6 +56,18 @@ enum class UnusedParameters {
   kZero,
 };
 
+// What the replicas share out, each keeping a part of every bucket, instead of each having all of it (ZeRO:
+// S. Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", SC 2020).
+// The trained weights have the same bits in all three ways.
+enum class Shard {
+  kNone,       // nothing
+  kOptimizer,  // the optimizer's state (stage 1)
+  kGradients,  // and the gradients (stage 2)
+};
+
+inline constexpr Choice<Shard> kShardNames[] = {
+    {"none", Shard::kNone}, {"optimizer", Shard::kOptimizer}, {"gradients", Shard::kGradients}};
+
 // The same on all replicas.
 struct GradientSyncOptions {
   SyncMode mode = SyncMode::kOverlapped;
@@ -62,6 +75,9 @@ struct GradientSyncOptions {
   int64_t bucket_bytes = 25 << 20;
   UnusedParameters unused = UnusedParameters::kError;
   BucketHook hook = nullptr;  // sums each bucket; empty: Endpoint::allreduce_gradients()
+  // Not kNone: wait() leaves of each sum the part that this rank owns, by Endpoint::reduce_scatter(). Only
+  // Trainer's optimizers know these parts: it sets this from TrainerOptions::shard.
+  Shard shard = Shard::kNone;
 };
 
 // Elements of the largest bucket of gradients of these sizes, the gaps behind them included: as many travel
@@ -149,6 +165,8 @@ class GradientSync {
 
   // (n): all gradients and the gaps between them
   torch::Tensor& flat_gradients();
+  // The parts of that buffer which each rank owns; one rank has everything unless options.shard says more.
+  const BucketParts& parts() const;
   const Params& parameters() const;               // parameters that require a gradient
   const std::vector<std::string>& names() const;  // of these parameters
 
@@ -180,9 +198,10 @@ class GradientSync {
   struct Nodes;
   std::unique_ptr<Nodes> nodes_;
   std::unique_ptr<ReadyBuckets> buckets_;  // null before attach()
-  std::vector<Work> works_;                // posted since the last wait()
-  int paused_ = 0;                         // NoSyncs that are alive
-  bool unsummed_ = false;  // backward has added gradients within a NoSync since the last wait()
+  std::unique_ptr<BucketParts> parts_;
+  std::vector<Work> works_;  // posted since the last wait()
+  int paused_ = 0;           // NoSyncs that are alive
+  bool unsummed_ = false;    // backward has added gradients within a NoSync since the last wait()
 };
 
 // A collective: gives all ranks the parameters and buffers of rank `root`. Call it in each replica's thread,

@@ -115,6 +115,7 @@ Trainer::Trainer(const ModelFactory& factory, const SourceFactory& train, const 
   replica_options.wait_for_device |= options_.auto_split;  // to time a GPU the host must wait for it
   replica_options.in_flight = in_flight_;
   replica_options.ema = options_.ema;
+  replica_options.sync.shard = options_.shard;
   workers_.run(*communicator_, [&](int local, Endpoint& endpoint) {
     const auto i = static_cast<size_t>(local);
     replicas_[i] =

@@ -219,6 +219,31 @@ void check_set_by_trainer(const ReplicaOptions& replica) {
   refuse_if(replica.ema != 0, fmt::format("replica.ema is {}", replica.ema), "set TrainerOptions::ema");
   refuse_if(replica.in_flight != 1, fmt::format("replica.in_flight is {}", replica.in_flight),
             "set TrainerOptions::in_flight");
+  refuse_if(replica.sync.shard != Shard::kNone,
+            fmt::format("replica.sync.shard is {}", name_of(kShardNames, replica.sync.shard)),
+            "set TrainerOptions::shard");
+}
+
+void check_shard(const TrainerOptions& options) {
+  if (options.shard == Shard::kNone) return;
+  const NamedOption shard{"shard", std::string(name_of(kShardNames, options.shard)),
+                          fmt::format("shard {}", name_of(kShardNames, options.shard))};
+  const auto& replica = options.replica;
+  const auto order = "each replica sums its part of every bucket, in the order of ranks";
+  const auto other = "use " + named_allreduce(Allreduce::kTwoShot) + ", " +
+                     named_allreduce(Allreduce::kGloo) + " or auto, or leave one of them out";
+  const Exclusion exclusions[] = {
+      {options.allreduce == Allreduce::kRoot, shard, named_allreduce(Allreduce::kRoot), order, other},
+      {options.allreduce == Allreduce::kRing, shard, named_allreduce(Allreduce::kRing), order, other},
+      {options.compress != Compress::kNone, shard, named("compress"), "parts of sums travel as they are"},
+      {static_cast<bool>(replica.sync.hook), shard, NamedOption{"hook", "", "sync.hook"},
+       "a hook sums whole buckets"},
+      {static_cast<bool>(replica.optimizer.factory), shard, NamedOption{"factory", "", "optimizer.factory"},
+       "torch's optimizers update whole parameters"},
+      {replica.cuda_graph == CudaGraph::kOn, shard, graph("on", "CudaGraph::kOn"),
+       "an update waits for those of other replicas", "use " + graph("auto", "CudaGraph::kAuto")},
+  };
+  check(exclusions);
 }
 
 void check_optimizer(const OptimizerOptions& optimizer) {
@@ -281,6 +306,7 @@ void TrainerOptions::check_combination() const {
   check_optimizer(replica.optimizer);
   check_adam(replica.optimizer);
   check_set_by_trainer(replica);
+  check_shard(*this);
 }
 
 void TrainerOptions::validate(std::optional<int> world_size) const {

@@ -7,6 +7,7 @@
 #include <lockstep/parallel/collectives/dtypes.h>
 #include <lockstep/parallel/collectives/host_communicator.h>
 #include <lockstep/parallel/collectives/local_round.h>
+#include <lockstep/parallel/collectives/part_collectives.h>
 #include <lockstep/parallel/collectives/process_exchange.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/process_group.h>
@@ -107,6 +108,26 @@ class HostEndpoint : public Endpoint {
       for (int other = 0; other < round.size(); ++other) rows[other].copy_(round.of(other));
     };
     return move_bytes(call_of("all_gather", tensor), tensor, copy, gather_problem(*this, tensor, out));
+  }
+
+  Work reduce_scatter(torch::Tensor tensor, PartBounds bounds) override {
+    const auto problem = parts_problem(*this, "reduce_scatter", tensor, bounds);
+    if (world_size() == 1 && !error() && !problem) return Work();
+    if (shared_.exchange && !problem) return Endpoint::reduce_scatter(tensor, std::move(bounds));
+    const auto sum = [bounds = std::move(bounds)](const LocalRound& round) {
+      reduce_scatter_locally(round, bounds);
+    };
+    return post(call_of("reduce_scatter", tensor), tensor.detach(), sum, problem);
+  }
+
+  Work gather_parts(torch::Tensor tensor, PartBounds bounds) override {
+    const auto problem = parts_problem(*this, "gather_parts", tensor, bounds);
+    if (world_size() == 1 && !error() && !problem) return Work();
+    if (shared_.exchange && !problem) return Endpoint::gather_parts(tensor, std::move(bounds));
+    const auto copy = [bounds = std::move(bounds)](const LocalRound& round) {
+      gather_parts_locally(round, bounds);
+    };
+    return post(call_of("gather_parts", tensor), tensor.detach(), copy, problem);
   }
 
   void abort(std::exception_ptr error) override { shared_.abort(std::move(error)); }

@@ -7,18 +7,25 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 
 #include <lockstep/parallel/communicator.h>
-#include <lockstep/parallel/gradients/flat_tensors.h>
 #include <lockstep/parallel/optimizer/flat_sgd.h>
+#include <lockstep/parallel/training/replica_state.h>
 #include <lockstep/support/cuda/stream.h>
 #include <lockstep/support/load_tensors.h>
 #include <lockstep/support/tensor_data.h>
 
 namespace lockstep {
 namespace {
+
+// Before the parameters' names, in the order of the moments.
+std::vector<std::string> moment_names(OptimizerKind kind) {
+  if (kind == OptimizerKind::kSgd) return {"momentum_buffer."};
+  return {"exp_avg.", "exp_avg_sq."};
+}
 
 bool is_step(const NamedTensor& kept) { return kept.name == "step" || kept.name.starts_with("step."); }
 
@@ -39,10 +46,16 @@ FlatOptimizer::FlatOptimizer(const OptimizerOptions& options, torch::Device devi
 
 void FlatOptimizer::hold(TrainedParameters trained) {
   const torch::NoGradGuard no_grad;
-  std::vector<NamedTensor> before;
+  // For a while each rank has all of its state.
+  std::vector<std::vector<NamedTensor>> before;  // of each moment
+  std::vector<NamedTensor> steps_before;
+  for (const auto& moment : moments_) {
+    auto& all = before.emplace_back();
+    moment.for_each([&](const NamedTensor& item) { all.push_back(item); });
+  }
   if (!moments_.empty()) {
     count_steps_by_parameter(true);
-    before = tensors();
+    steps_before = steps();
   }
   trained_ = std::move(trained);
   moments_.clear();
@@ -50,10 +63,12 @@ void FlatOptimizer::hold(TrainedParameters trained) {
   make_groups();
   by_parameter_ = !before.empty();
   if (before.empty()) return;
-  for (const auto& [name, kept] : tensors()) {
-    const auto old =
-        std::find_if(before.begin(), before.end(), [&](const auto& item) { return item.name == name; });
-    if (old != before.end()) kept.copy_(old->tensor);
+  make_state();
+  for (size_t i = 0; i < moments_.size(); ++i) moments_[i].take(before[i]);
+  for (const auto& [name, count] : steps()) {
+    const auto old = std::find_if(steps_before.begin(), steps_before.end(),
+                                  [&](const auto& item) { return item.name == name; });
+    if (old != steps_before.end()) count.copy_(old->tensor);
   }
   if (counts_alike()) count_steps_by_parameter(false);
 }
@@ -66,12 +81,13 @@ void FlatOptimizer::make_groups() {
                               [&](const Group& other) { return other.options == options; });
     if (group == groups_.end()) {
       group = groups_.insert(group, Group{.options = options});
+      group->ranges.resize(trained_.order->parts.count());
       if (!device_.is_cpu()) {
         group->device_lr =
             torch::full({}, lr_ * options.lr_factor, torch::TensorOptions(torch::kFloat64).device(device_));
       }
     }
-    group->ranges.push_back(i);
+    group->ranges[trained_.ranges[i].bucket].push_back(i);
   }
 }
 
@@ -87,95 +103,104 @@ void FlatOptimizer::step(const torch::Tensor& scale) {
   const torch::NoGradGuard no_grad;
   make_state();
   if (steps_.defined()) steps_.add_(1);
-  for (const auto& group : groups_) {
-    if (is_sgd() && !device_.is_cpu()) {
-      update_on_gpu_by_sgd(group, scale);
-      continue;
-    }
-    for (const auto i : group.ranges) trained_.ranges[i].scale_gradients(scale);
-    update(group);
-    for (const auto i : group.ranges) trained_.ranges[i].end_update();
+  for (size_t bucket = 0; bucket < trained_.order->parts.count(); ++bucket) {
+    for (const auto& group : groups_) update(group, bucket, scale);
+    if (trained_.updated) trained_.updated(bucket);
   }
+}
+
+void FlatOptimizer::update(const Group& group, size_t bucket, const torch::Tensor& scale) {
+  if (is_sgd() && !device_.is_cpu()) return update_on_gpu_by_sgd(group, bucket, scale);
+  const auto& ranges = group.ranges[bucket];
+  for (const auto i : ranges) trained_.ranges[i].scale_gradients(scale);
+  update_by_torch(group, bucket);
+  for (const auto i : ranges) trained_.ranges[i].end_update();
 }
 
 void FlatOptimizer::make_state() {
   if (!moments_.empty() || (is_sgd() && options_.momentum == 0)) return;
-  for (const auto& range : trained_.ranges) {
-    // Momentum starts from zeros: m = momentum m + g makes the first m equal to g, as in torch.
-    moments_.push_back({.first = torch::zeros_like(range.params),
-                        .second = is_sgd() ? torch::Tensor() : torch::zeros_like(range.params)});
-  }
+  // Momentum starts from zeros: m = momentum m + g makes the first m equal to g, as in torch.
+  for (size_t i = 0; i < moment_names(options_.kind).size(); ++i) moments_.emplace_back(trained_.order);
   if (is_sgd()) return;
-  const auto count = static_cast<int64_t>(trained_.names.size());
+  const auto count = static_cast<int64_t>(trained_.order->names.size());
   steps_ = torch::zeros(by_parameter_ ? std::vector<int64_t>{count} : std::vector<int64_t>{},
                         torch::TensorOptions(torch::kFloat32).device(device_));
 }
 
-std::vector<NamedTensor> FlatOptimizer::tensors() {
+// Views of the counts.
+std::vector<NamedTensor> FlatOptimizer::steps() const {
+  if (!steps_.defined()) return {};
+  if (!by_parameter_) return {{"step", steps_}};
+  std::vector<NamedTensor> result;
+  const auto steps = steps_.unbind();
+  for (size_t i = 0; i < steps.size(); ++i) {
+    result.push_back({"step." + trained_.order->names[i], steps[i]});
+  }
+  return result;
+}
+
+std::vector<NamedTensor> FlatOptimizer::host_copies(bool keep) {
   const torch::NoGradGuard no_grad;
   make_state();
   std::vector<NamedTensor> result;
-  const auto add = [&](const FlatRange& range, const char* kind, const torch::Tensor& flat) {
-    const auto begin = trained_.params.begin() + static_cast<std::ptrdiff_t>(range.first);
-    const auto end = begin + static_cast<std::ptrdiff_t>(range.offsets.size());
-    const auto views = views_of(flat, Params(begin, end));
-    for (size_t i = 0; i < views.size(); ++i) {
-      result.push_back({std::string(kind) + "." + trained_.names[range.first + i], views[i]});
-    }
-  };
   for (size_t i = 0; i < moments_.size(); ++i) {
-    const auto& range = trained_.ranges[i];
-    add(range, is_sgd() ? "momentum_buffer" : "exp_avg", moments_[i].first);
-    if (!is_sgd()) add(range, "exp_avg_sq", moments_[i].second);
+    const auto copies = moments_[i].host_copies(moment_names(options_.kind)[i], keep);
+    result.insert(result.end(), copies.begin(), copies.end());
   }
-  if (!steps_.defined()) return result;
-  if (!by_parameter_) {
-    result.push_back({"step", steps_});
-    return result;
-  }
-  const auto steps = steps_.unbind();
-  for (size_t i = 0; i < steps.size(); ++i) result.push_back({"step." + trained_.names[i], steps[i]});
+  if (!keep) return result;
+  const auto counts = lockstep::host_copies(steps());
+  result.insert(result.end(), counts.begin(), counts.end());
   return result;
 }
 
 std::vector<NamedTensor> FlatOptimizer::expected(const std::vector<NamedTensor>& state) {
-  auto result = tensors();
-  if (std::erase_if(result, is_step) == 0) return result;
+  std::vector<NamedTensor> result;
+  make_state();
+  const auto& [params, names, parts, endpoint] = *trained_.order;
+  for (size_t kind = 0; kind < moments_.size(); ++kind) {
+    for (size_t i = 0; i < params.size(); ++i) {
+      // One number of memory: values do not matter.
+      result.push_back({moment_names(options_.kind)[kind] + names[i],
+                        torch::empty({}, params[i].scalar_type()).expand(params[i].sizes())});
+    }
+  }
+  if (!steps_.defined()) return result;
   if (!counts_steps_by_parameter(state)) {
     result.push_back({"step", torch::zeros({})});
     return result;
   }
-  for (const auto& name : trained_.names) result.push_back({"step." + name, torch::zeros({})});
+  for (const auto& name : names) result.push_back({"step." + name, torch::zeros({})});
   return result;
 }
 
 // In place: captured steps read and write this memory.
 void FlatOptimizer::load(const std::vector<NamedTensor>& state, Endpoint& endpoint) {
-  const auto own = tensors();
+  make_state();
+  for (size_t i = 0; i < moments_.size(); ++i) {
+    moments_[i].load(state, moment_names(options_.kind)[i], endpoint);
+  }
+  if (!steps_.defined()) return;
   if (endpoint.rank() == 0) {
-    load_tensors(own, state, {.name = "optimizer", .parts = "tensors", .hint = {}});
+    std::vector<NamedTensor> counts;
+    std::copy_if(state.begin(), state.end(), std::back_inserter(counts), is_step);
+    load_tensors(steps(), counts, {.name = "optimizer", .parts = "tensors", .hint = {}});
   }
-  for (const auto& [first, second] : moments_) {
-    endpoint.broadcast(first, 0).wait();
-    if (second.defined()) endpoint.broadcast(second, 0).wait();
-  }
-  if (steps_.defined()) endpoint.broadcast(steps_, 0).wait();
+  endpoint.broadcast(steps_, 0).wait();
 }
 
 bool FlatOptimizer::count_steps_by_parameter(bool by_parameter) {
   if (std::exchange(by_parameter_, by_parameter) == by_parameter || !steps_.defined()) return false;
-  const auto count = static_cast<int64_t>(trained_.names.size());
+  const auto count = static_cast<int64_t>(trained_.order->names.size());
   steps_ = by_parameter ? steps_.repeat({count}) : steps_.max();
   return true;
 }
 
 std::vector<std::string> FlatOptimizer::lines() const {
   std::vector<std::string> lines;
-  for (const auto& range : trained_.ranges) {
-    for (size_t i = 0; i < range.offsets.size(); ++i) {
-      lines.push_back(fmt::format("{}: lr_factor {}, weight_decay {}", trained_.names[range.first + i],
-                                  range.group.lr_factor, range.group.weight_decay.value()));
-    }
+  for (size_t i = 0; i < trained_.groups.size(); ++i) {
+    const auto& group = trained_.groups[i];
+    lines.push_back(fmt::format("{}: lr_factor {}, weight_decay {}", trained_.order->names[i],
+                                group.lr_factor, group.weight_decay.value()));
   }
   return lines;
 }
@@ -185,20 +210,20 @@ bool FlatOptimizer::counts_alike() const {
   return !steps_.defined() || steps_.eq(steps_.max()).all().item<bool>();
 }
 
-void FlatOptimizer::update_on_gpu_by_sgd(const Group& group, const torch::Tensor& scale) {
+void FlatOptimizer::update_on_gpu_by_sgd(const Group& group, size_t bucket, const torch::Tensor& scale) {
   const c10::DeviceGuard guard(device_);
   const FlatSgdOptions options{.momentum = options_.momentum,
                                .weight_decay = group.options.weight_decay.value(),
                                .nesterov = options_.nesterov};
-  for (const auto i : group.ranges) {
+  for (const auto i : group.ranges[bucket]) {
     const auto& range = trained_.ranges[i];
+    const auto momentum = moments_.empty() ? torch::Tensor() : moments_[0].slice(bucket, range.place);
     const auto launch = [&]<class T>(T) {
-      const FlatSgdBuffers<T> buffers{
-          .params = data_or_null<T>(range.params),
-          .grads = data_or_null<T>(range.grads),
-          .momentum = moments_.empty() ? nullptr : data_or_null<T>(moments_[i].first),
-          .bf16 = data_or_null<Bf16>(range.bf16),
-          .size = range.params.numel()};
+      const FlatSgdBuffers<T> buffers{.params = data_or_null<T>(range.params),
+                                      .grads = data_or_null<T>(range.grads),
+                                      .momentum = data_or_null<T>(momentum),
+                                      .bf16 = data_or_null<Bf16>(range.bf16),
+                                      .size = range.params.numel()};
       flat_sgd(buffers, options, group.device_lr.const_data_ptr<double>(), data_or_null<T>(scale),
                native_stream(device_));
     };
@@ -206,39 +231,38 @@ void FlatOptimizer::update_on_gpu_by_sgd(const Group& group, const torch::Tensor
   }
 }
 
-FlatOptimizer::UpdateLists FlatOptimizer::lists_of(const Group& group) const {
+FlatOptimizer::UpdateLists FlatOptimizer::lists_of(const Group& group, size_t bucket) const {
   UpdateLists lists;
-  const auto add = [&](size_t i, int64_t begin, int64_t end, const torch::Tensor& steps) {
-    const auto& range = trained_.ranges[i];
-    const auto part_of = [&](const torch::Tensor& all) {
-      return end - begin == all.numel() ? all : all.slice(0, begin, end);
-    };
+  // Elements [begin, end) of a range.
+  const auto add = [&](const FlatRange& range, int64_t begin, int64_t end, const torch::Tensor& steps) {
     if (begin == end) return;
-    lists.params.push_back(part_of(range.params));
-    lists.grads.push_back(part_of(range.grads));
-    if (!moments_.empty()) lists.first.push_back(part_of(moments_[i].first));
+    const bool is_all = end - begin == range.params.numel();
+    lists.params.push_back(is_all ? range.params : range.params.slice(0, begin, end));
+    lists.grads.push_back(is_all ? range.grads : range.grads.slice(0, begin, end));
+    const FlatPart place{range.place.begin + begin, range.place.begin + end};
+    if (!moments_.empty()) lists.first.push_back(moments_[0].slice(bucket, place));
     if (is_sgd()) return;
-    lists.second.push_back(part_of(moments_[i].second));
+    lists.second.push_back(moments_[1].slice(bucket, place));
     lists.steps.push_back(steps);
   };
-  for (const auto i : group.ranges) {
+  for (const auto i : group.ranges[bucket]) {
     const auto& range = trained_.ranges[i];
     auto end = range.params.numel();
     if (is_sgd() || !by_parameter_) {
-      add(i, 0, end, steps_);
+      add(range, 0, end, steps_);
       continue;
     }
     for (size_t k = 0; k < range.offsets.size(); ++k) {
-      const auto number = static_cast<int64_t>(range.first + k);
-      add(i, range.offsets[k], end, steps_[number]);
-      end = range.offsets[k];
+      const auto begin = std::max<int64_t>(range.offsets[k], 0);
+      add(range, begin, end, steps_[static_cast<int64_t>(range.first + k)]);
+      end = begin;
     }
   }
   return lists;
 }
 
-void FlatOptimizer::update(const Group& group) {
-  const auto lists = lists_of(group);
+void FlatOptimizer::update_by_torch(const Group& group, size_t bucket) {
+  const auto lists = lists_of(group, bucket);
   if (lists.params.empty()) return;
   if (!is_sgd()) return update_by_adam(group, lists);
   at::_fused_sgd_(lists.params, lists.grads, lists.first, group.options.weight_decay.value(),

@@ -15,8 +15,9 @@ namespace lockstep {
 
 // Computes the updates of torch::optim::SGD, Adam and AdamW. On a GPU everything that changes from step to
 // step is read from device memory, so a step can be captured into a graph and replayed. step() throws as
-// flat_sgd() does. tensors() returns the optimizer's own memory: "momentum_buffer.NAME" of SGD with momentum;
-// "exp_avg.NAME", "exp_avg_sq.NAME" and "step" or "step.NAME" of Adam and AdamW.
+// flat_sgd() does. host_copies() are "momentum_buffer.NAME" of SGD with momentum; "exp_avg.NAME",
+// "exp_avg_sq.NAME" and "step" or "step.NAME" of Adam and AdamW. Of these it keeps what this rank owns, and
+// the steps.
 class FlatOptimizer final : public Optimizer {
  public:
   FlatOptimizer(const OptimizerOptions& options, torch::Device device);
@@ -25,7 +26,7 @@ class FlatOptimizer final : public Optimizer {
   // On a GPU a changed rate queues a fill per group.
   void set_lr(double lr) override;
   void step(const torch::Tensor& scale) override;
-  std::vector<NamedTensor> tensors() override;
+  std::vector<NamedTensor> host_copies(bool keep) override;
   std::vector<NamedTensor> expected(const std::vector<NamedTensor>& state) override;
   void load(const std::vector<NamedTensor>& state, Endpoint& endpoint) override;
   bool count_steps_by_parameter(bool by_parameter) override;
@@ -35,13 +36,8 @@ class FlatOptimizer final : public Optimizer {
   // Ranges with the same options.
   struct Group {
     GroupOptions options;
-    torch::Tensor device_lr = {};  // () double, the rate on the GPU; undefined on a CPU
-    std::vector<size_t> ranges = {};
-  };
-  // The state of a range. Its tensors begin their storages.
-  struct Moments {
-    torch::Tensor first;   // (n); sgd: the momentum buffer
-    torch::Tensor second;  // (n); undefined for sgd
+    torch::Tensor device_lr = {};                  // () double, the rate on the GPU; undefined on a CPU
+    std::vector<std::vector<size_t>> ranges = {};  // of each bucket
   };
   struct UpdateLists;
 
@@ -49,18 +45,22 @@ class FlatOptimizer final : public Optimizer {
   void make_groups();
   void make_state();
   bool counts_alike() const;
-  UpdateLists lists_of(const Group& group) const;
-  void update_on_gpu_by_sgd(const Group& group, const torch::Tensor& scale);
-  void update(const Group& group);
+  std::vector<NamedTensor> steps() const;
+  UpdateLists lists_of(const Group& group, size_t bucket) const;
+  void update(const Group& group, size_t bucket, const torch::Tensor& scale);
+  void update_on_gpu_by_sgd(const Group& group, size_t bucket, const torch::Tensor& scale);
+  void update_by_torch(const Group& group, size_t bucket);
   void update_by_adam(const Group& group, const UpdateLists& lists);
 
   const OptimizerOptions options_;
   const torch::Device device_;
   TrainedParameters trained_;
   std::vector<Group> groups_;
-  std::vector<Moments> moments_;  // of each range; none before the first step, and for sgd without momentum
-  torch::Tensor steps_;           // () or (parameters) float, of adam: steps taken
-  bool by_parameter_ = false;     // steps_ has one count per parameter
+  // The momentum buffer of sgd, if it has momentum; exp_avg and exp_avg_sq of adam. None before the first
+  // step.
+  std::vector<PartBuffer> moments_;
+  torch::Tensor steps_;        // () or (parameters) float, of adam: steps taken
+  bool by_parameter_ = false;  // steps_ has one count per parameter
   double lr_ = 0;
 };
 

@@ -32,25 +32,40 @@ std::vector<GroupOptions> groups_of(const OptimizerOptions& options, const std::
   return groups;
 }
 
-std::vector<FlatRange> flat_ranges(const Params& params, std::span<const GroupOptions> groups,
+std::vector<FlatRange> flat_ranges(const FlatOrder& order, std::span<const GroupOptions> groups,
                                    const FlatBuffers& buffers) {
   const torch::NoGradGuard no_grad;
-  const auto layout = flat_layout(numels_of(params));
+  const auto layout = flat_layout(numels_of(order.params));
   std::vector<FlatRange> ranges;
-  for (size_t first = 0, behind = 0; first < params.size(); first = behind) {
-    while (behind < params.size() && groups[behind] == groups[first]) ++behind;
-    const auto begin = layout.offset[behind - 1];
-    const auto end = first > 0 ? layout.offset[first - 1] : layout.size;
+  // Parameters first .. behind - 1 with the gaps behind them.
+  const auto place_of = [&](size_t first, size_t behind) -> FlatPart {
+    return {layout.offset[behind - 1], first > 0 ? layout.offset[first - 1] : layout.size};
+  };
+  const auto add = [&](size_t bucket, size_t first, size_t behind) {
+    const auto place = overlap(place_of(first, behind), order.parts.own(bucket));
+    if (place.empty()) return;
+    while (overlap(place_of(first, first + 1), place).empty()) ++first;
+    while (overlap(place_of(behind - 1, behind), place).empty()) --behind;
     const auto part_of = [&](const torch::Tensor& all) {
-      return all.defined() ? all.slice(0, begin, end) : all;
+      return all.defined() ? all.slice(0, place.begin, place.end) : all;
     };
     auto& range = ranges.emplace_back(FlatRange{.params = part_of(buffers.params),
                                                 .grads = part_of(buffers.grads),
                                                 .bf16 = part_of(buffers.bf16),
                                                 .first = first,
                                                 .offsets = {},
-                                                .group = groups[first]});
-    for (size_t i = first; i < behind; ++i) range.offsets.push_back(layout.offset[i] - begin);
+                                                .group = groups[first],
+                                                .bucket = bucket,
+                                                .place = place});
+    for (size_t i = first; i < behind; ++i) range.offsets.push_back(layout.offset[i] - place.begin);
+  };
+  for (size_t b = 0; b < order.parts.count(); ++b) {
+    const auto& bucket = order.parts.bucket(b);
+    const auto end = static_cast<size_t>(bucket.last) + 1;
+    for (auto first = static_cast<size_t>(bucket.first), behind = first; first < end; first = behind) {
+      while (behind < end && groups[behind] == groups[first]) ++behind;
+      add(b, first, behind);
+    }
   }
   return ranges;
 }

@@ -7,12 +7,13 @@
 #include <array>
 #include <vector>
 
+#include <lockstep/parallel/communicator.h>
 #include <lockstep/support/cpu/parallel_parts.h>
 
 namespace lockstep {
 namespace {
 
-constexpr int64_t kSlab = 256 * kNormBlock;  // of a GPU: its doubles take 128 MB
+constexpr int64_t kSlab = 4096 * kFlatBlock;  // of a GPU: its doubles take 128 MB
 
 // In this order on every machine: eight sums, each of every eighth number.
 template <class T>
@@ -31,15 +32,15 @@ double sum_of_squares(const T* values, int64_t n) {
 }
 
 torch::Tensor sums_on_cpu(const torch::Tensor& piece) {
-  const int64_t n = piece.numel(), blocks = (n + kNormBlock - 1) / kNormBlock;
+  const int64_t n = piece.numel(), blocks = (n + kFlatBlock - 1) / kFlatBlock;
   auto sums = torch::empty({blocks}, torch::kFloat64);
   auto* to = sums.mutable_data_ptr<double>();
   AT_DISPATCH_FLOATING_TYPES(piece.scalar_type(), "block_sums", [&] {
     const auto* from = piece.const_data_ptr<scalar_t>();
     parallel_ranges(blocks, at::get_num_threads(), [&](int64_t begin, int64_t end, int64_t) {
       for (int64_t b = begin; b < end; ++b) {
-        const int64_t first = b * kNormBlock;
-        to[b] = sum_of_squares(from + first, std::min(kNormBlock, n - first));
+        const int64_t first = b * kFlatBlock;
+        to[b] = sum_of_squares(from + first, std::min(kFlatBlock, n - first));
       }
     });
   });
@@ -50,12 +51,24 @@ torch::Tensor sums_on_cpu(const torch::Tensor& piece) {
 void add_sums_on_gpu(const torch::Tensor& piece, std::vector<torch::Tensor>& sums) {
   const int64_t n = piece.numel();
   for (int64_t begin = 0; begin < n; begin += kSlab) {
-    const int64_t size = std::min(kSlab, n - begin), whole = size / kNormBlock * kNormBlock;
+    const int64_t size = std::min(kSlab, n - begin), whole = size / kFlatBlock * kFlatBlock;
     const auto squares = piece.narrow(0, begin, size).to(torch::kFloat64, false, /*copy=*/true).square_();
-    if (whole > 0) sums.push_back(squares.narrow(0, 0, whole).view({-1, kNormBlock}).sum(1));
+    if (whole > 0) sums.push_back(squares.narrow(0, 0, whole).view({-1, kFlatBlock}).sum(1));
     if (whole < size) sums.push_back(squares.narrow(0, whole, size - whole).sum().view({1}));
   }
 }
+
+// Blocks that a bound between two buckets cuts, ascending. Their elements may have several owners.
+std::vector<int64_t> cut_blocks(const BucketParts& parts) {
+  std::vector<int64_t> cut;
+  for (size_t b = 1; b < parts.count(); ++b) {
+    const int64_t begin = parts.all_of(b).begin, block = begin / kFlatBlock;
+    if (begin % kFlatBlock != 0 && (cut.empty() || cut.back() != block)) cut.push_back(block);
+  }
+  return cut;
+}
+
+constexpr int64_t kAddedByOneThread = 1 << 15;  // torch adds so few numbers in one thread
 
 }  // namespace
 
@@ -72,10 +85,51 @@ torch::Tensor block_sums(std::span<const torch::Tensor> grads) {
   return sums.size() == 1 ? sums.front() : torch::cat(sums);
 }
 
+// Each number of the message is one rank's, and zero on all others: their sum is exact.
+torch::Tensor block_sums_of_parts(const torch::Tensor& flat, const BucketParts& parts, Endpoint& endpoint) {
+  const torch::NoGradGuard no_grad;
+  const int64_t n = flat.numel(), blocks = (n + kFlatBlock - 1) / kFlatBlock;
+  const auto cut = cut_blocks(parts);
+  const auto count = static_cast<int64_t>(cut.size());
+  const auto message = torch::zeros({blocks + count * kFlatBlock}, flat.options().dtype(torch::kFloat64));
+  const auto sums = message.narrow(0, 0, blocks);
+  const auto elements = message.narrow(0, blocks, count * kFlatBlock).view({count, kFlatBlock});
+  for (size_t b = 0; b < parts.count(); ++b) {
+    const auto own = parts.own(b);
+    const int64_t first = (own.begin + kFlatBlock - 1) / kFlatBlock;
+    const int64_t behind = own.end == n ? blocks : own.end / kFlatBlock;
+    if (first < behind) {
+      const torch::Tensor whole[] = {
+          flat.slice(0, first * kFlatBlock, own.end == n ? n : behind * kFlatBlock)};
+      sums.slice(0, first, behind).copy_(block_sums(whole));
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t begin = cut[static_cast<size_t>(i)] * kFlatBlock;
+      const auto place = overlap(own, {begin, begin + kFlatBlock});
+      if (place.empty()) continue;
+      elements[i]
+          .slice(0, place.begin - begin, place.end - begin)
+          .copy_(flat.slice(0, place.begin, place.end));
+    }
+  }
+  endpoint.allreduce_sum(message).wait();
+  for (int64_t i = 0; i < count; ++i) {
+    const torch::Tensor block[] = {elements[i]};
+    sums[cut[static_cast<size_t>(i)]].copy_(block_sums(block)[0]);
+  }
+  return sums;
+}
+
 torch::Tensor clip_scale(const torch::Tensor& sums, double max_norm) {
   const torch::NoGradGuard no_grad;
-  // torch adds so few numbers, one per block, in one thread. clip_grad_norm_ adds 1e-6, too.
-  return (max_norm / (sums.sum().sqrt() + 1e-6)).clamp_max(1);
+  auto left = sums;
+  while (left.numel() > kAddedByOneThread) {
+    std::vector<torch::Tensor> added;
+    for (const auto& some : left.split(kAddedByOneThread)) added.push_back(some.sum());
+    left = torch::stack(added);
+  }
+  // clip_grad_norm_ adds 1e-6, too.
+  return (max_norm / (left.sum().sqrt() + 1e-6)).clamp_max(1);
 }
 
 }  // namespace lockstep

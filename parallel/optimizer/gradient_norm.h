@@ -6,16 +6,22 @@
 #include <cstdint>
 #include <span>
 
+#include <lockstep/parallel/gradients/bucket_parts.h>
+
 namespace lockstep {
 
-// Elements of the flat order (flat_layout() of gradients/buckets.h) whose squares are added as one.
-inline constexpr int64_t kNormBlock = 1 << 16;
+class Endpoint;
 
-// Returns the sums of squares of the blocks, (blocks) double on the gradients' device. grads: the pieces of
+// Returns the sums of squares of the flat order's blocks, kFlatBlock elements each, (blocks) double on the
+// gradients' device. grads: the pieces of
 // the flat order, in this order, each (n) of one floating-point dtype; all but the last one have whole
 // blocks. The sums do not depend on threads or on how many replicas there are; on a CPU they do not depend
 // on the pieces either. The host does not wait for a GPU.
 torch::Tensor block_sums(std::span<const torch::Tensor> grads);
+
+// A collective: the same, on all ranks, where each owns parts of the summed gradients. flat: (n) with this
+// rank's. On a CPU the sums are those of the whole buffer, bit by bit.
+torch::Tensor block_sums_of_parts(const torch::Tensor& flat, const BucketParts& parts, Endpoint& endpoint);
 
 // Returns the factor, () double and at most 1, that scales gradients with these block_sums() to a Euclidean
 // norm of at most max_norm, as torch.nn.utils.clip_grad_norm_ computes it. NaN if a gradient is NaN. The host

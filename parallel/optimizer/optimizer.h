@@ -22,7 +22,7 @@ class Optimizer {
   virtual ~Optimizer() = default;
 
   // Updates these from now on. It keeps the state of parameters that it has had before, by name, and begins
-  // anew with the others. Captured steps must be captured again.
+  // anew with the others. Captured steps must be captured again. A collective if the ranks own parts.
   virtual void hold(TrainedParameters trained) = 0;
 
   // Sets the learning rate of the next steps.
@@ -32,9 +32,13 @@ class Optimizer {
   // for the next backward pass, and the rounded parameters in each range's bf16.
   virtual void step(const torch::Tensor& scale) = 0;
 
-  // Returns what the steps keep from one to the next, by torch's name and the parameter's:
-  // "exp_avg.conv1.weight"; "step" may be one for all. Some are made by the first step.
-  virtual std::vector<NamedTensor> tensors() = 0;
+  // Throws UsageError where host_copies() does not know the state.
+  virtual void require_known_state() {}
+
+  // Returns host copies of what the steps keep from one to the next, by torch's name and the parameter's:
+  // "exp_avg.conv1.weight"; "step" may be one for all. Some are made by the first step. A collective if the
+  // ranks own parts. keep: else none are kept.
+  virtual std::vector<NamedTensor> host_copies(bool keep) = 0;
 
   // Returns tensors with the names, shapes and dtypes of what load() takes, if that is as far as this state:
   // their values do not matter.
@@ -48,7 +52,7 @@ class Optimizer {
   // count elsewhere.
   virtual bool count_steps_by_parameter(bool by_parameter) = 0;
 
-  // The groups of the parameters as lines, for replicas to compare.
+  // The groups of all parameters as lines, for replicas to compare.
   virtual std::vector<std::string> lines() const = 0;
 };
 

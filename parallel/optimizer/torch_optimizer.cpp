@@ -14,6 +14,7 @@
 
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/optimizer/torch_state.h>
+#include <lockstep/parallel/training/replica_state.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -79,14 +80,14 @@ TorchOptimizer::TorchOptimizer(OptimizerFactory factory) : factory_(std::move(fa
 TorchOptimizer::~TorchOptimizer() = default;
 
 void TorchOptimizer::hold(TrainedParameters trained) {
-  auto made = factory_(trained.params);
+  auto made = factory_(trained.order->params);
   require_steps_alone(made.get());
   lr_factors_ = lr_factors_of(*made);
   std::swap(optimizer_, made);
   trained_ = std::move(trained);
   groups_ = group_of_params();
   if (!made) return;
-  for (const auto& param : trained_.params) {  // the same objects as before
+  for (const auto& param : trained_.order->params) {  // the same objects as before
     const auto old = made->state().find(param.unsafeGetTensorImpl());
     if (old != made->state().end()) optimizer_->state()[old->first] = std::move(old->second);
   }
@@ -94,25 +95,25 @@ void TorchOptimizer::hold(TrainedParameters trained) {
 
 std::vector<size_t> TorchOptimizer::group_of_params() const {
   const auto& groups = optimizer_->param_groups();
-  std::vector<std::optional<size_t>> found(trained_.params.size());
+  std::vector<std::optional<size_t>> found(trained_.order->params.size());
   for (size_t g = 0; g < groups.size(); ++g) {
     for (const auto& param : groups[g].params()) {
-      const auto own = std::find_if(trained_.params.begin(), trained_.params.end(),
+      const auto own = std::find_if(trained_.order->params.begin(), trained_.order->params.end(),
                                     [&](const torch::Tensor& other) { return other.is_same(param); });
-      if (own == trained_.params.end()) {
+      if (own == trained_.order->params.end()) {
         throw UsageError(fmt::format("{} of the optimizer factory has a tensor [{}] that is none of the "
                                      "parameters it was given",
                                      type_of(*optimizer_), fmt::join(param.sizes(), ", ")),
                          "give it the tensors themselves, and no copies");
       }
-      found[static_cast<size_t>(own - trained_.params.begin())] = g;
+      found[static_cast<size_t>(own - trained_.order->params.begin())] = g;
     }
   }
   std::vector<size_t> result;
   for (size_t i = 0; i < found.size(); ++i) {
     if (!found[i]) {
       throw UsageError(fmt::format("{} of the optimizer factory leaves out parameter {}",
-                                   type_of(*optimizer_), trained_.names[i]),
+                                   type_of(*optimizer_), trained_.order->names[i]),
                        "give it all parameters, and freeze others with requires_grad_(false)");
     }
     result.push_back(*found[i]);
@@ -138,36 +139,41 @@ void TorchOptimizer::step(const torch::Tensor& scale) {
 
 std::vector<NamedTensor> TorchOptimizer::tensors() {
   std::vector<NamedTensor> result;
-  for (size_t i = 0; i < trained_.params.size(); ++i) {
+  for (size_t i = 0; i < trained_.order->params.size(); ++i) {
     const auto kind = state_of_param(i);
     if (!kind) {
       throw UsageError(fmt::format("the state of {} cannot be saved", type_of(*optimizer_)), kKnown);
     }
-    const auto state = optimizer_->state().find(trained_.params[i].unsafeGetTensorImpl());
+    const auto state = optimizer_->state().find(trained_.order->params[i].unsafeGetTensorImpl());
     if (state == optimizer_->state().end()) {
-      if (!kind->like(trained_.params[i]).empty()) result.push_back({mark_of(trained_.names[i]), mark()});
+      if (!kind->like(trained_.order->params[i]).empty())
+        result.push_back({mark_of(trained_.order->names[i]), mark()});
       continue;
     }
     for (const auto& [name, tensor] : kind->tensors(*state->second)) {
-      result.push_back({name + "." + trained_.names[i], tensor});
+      result.push_back({name + "." + trained_.order->names[i], tensor});
     }
   }
   return result;
 }
 
+std::vector<NamedTensor> TorchOptimizer::host_copies(bool keep) {
+  return keep ? lockstep::host_copies(tensors()) : std::vector<NamedTensor>();
+}
+
 std::vector<NamedTensor> TorchOptimizer::expected(const std::vector<NamedTensor>& state) {
   std::vector<NamedTensor> result;
-  for (size_t i = 0; i < trained_.params.size(); ++i) {
+  for (size_t i = 0; i < trained_.order->params.size(); ++i) {
     const auto kind = state_of_param(i);
     if (!kind) {
       throw WeightsError(fmt::format("the state of {} cannot be loaded", type_of(*optimizer_)), kKnown);
     }
-    if (find(state, mark_of(trained_.names[i]))) {
-      result.push_back({mark_of(trained_.names[i]), mark()});
+    if (find(state, mark_of(trained_.order->names[i]))) {
+      result.push_back({mark_of(trained_.order->names[i]), mark()});
       continue;
     }
-    for (const auto& [name, tensor] : kind->like(trained_.params[i])) {
-      result.push_back({name + "." + trained_.names[i], tensor});
+    for (const auto& [name, tensor] : kind->like(trained_.order->params[i])) {
+      result.push_back({name + "." + trained_.order->names[i], tensor});
     }
   }
   return result;
@@ -176,7 +182,7 @@ std::vector<NamedTensor> TorchOptimizer::expected(const std::vector<NamedTensor>
 void TorchOptimizer::load(const std::vector<NamedTensor>& state, Endpoint& endpoint) {
   const torch::NoGradGuard no_grad;
   const bool leads = endpoint.rank() == 0;
-  const auto& names = trained_.names;
+  const auto& names = trained_.order->names;
   auto there = torch::zeros({static_cast<int64_t>(names.size())}, torch::kInt64);
   for (size_t i = 0; leads && i < names.size(); ++i) {
     there[static_cast<int64_t>(i)] = static_cast<int64_t>(!find(state, mark_of(names[i])));
@@ -189,7 +195,7 @@ void TorchOptimizer::load(const std::vector<NamedTensor>& state, Endpoint& endpo
   hold(std::move(trained_));
   for (size_t i = 0; i < names.size(); ++i) {
     if (there[static_cast<int64_t>(i)].item<int64_t>() == 0) continue;
-    const auto& param = trained_.params[i];
+    const auto& param = trained_.order->params[i];
     const auto kind = state_of_param(i);
     auto tensors = kind->like(param);
     if (tensors.empty()) continue;
@@ -205,9 +211,9 @@ void TorchOptimizer::load(const std::vector<NamedTensor>& state, Endpoint& endpo
 
 std::vector<std::string> TorchOptimizer::lines() const {
   std::vector<std::string> lines = {type_of(*optimizer_)};
-  for (size_t i = 0; i < trained_.names.size(); ++i) {
-    lines.push_back(
-        fmt::format("{}: group {}, lr_factor {}", trained_.names[i], groups_[i], lr_factors_[groups_[i]]));
+  for (size_t i = 0; i < trained_.order->names.size(); ++i) {
+    lines.push_back(fmt::format("{}: group {}, lr_factor {}", trained_.order->names[i], groups_[i],
+                                lr_factors_[groups_[i]]));
   }
   return lines;
 }

@@ -18,9 +18,10 @@ namespace lockstep {
 class TorchState;
 
 // Its steps are torch's, one parameter after the other. Each .grad must be a view of its range when step() is
-// called. It counts on the host, so its steps cannot be captured. tensors() names what torch's optimizers
-// keep: "square_avg.NAME", and their counts as () int64, "step.NAME", on the host; or "unstepped.NAME", 1, of
-// a parameter whose state its first step will make. A state that has neither is refused.
+// called, and all parameters be this rank's. It counts on the host, so its steps cannot be captured.
+// host_copies() names what torch's optimizers keep: "square_avg.NAME", and their counts as () int64,
+// "step.NAME", on the host; or "unstepped.NAME", 1, of a parameter whose state its first step will make. A
+// state that has neither is refused.
 class TorchOptimizer final : public Optimizer {
  public:
   explicit TorchOptimizer(OptimizerFactory factory);
@@ -32,7 +33,8 @@ class TorchOptimizer final : public Optimizer {
   void set_lr(double lr) override;
   void step(const torch::Tensor& scale) override;
   // Throws UsageError for an optimizer that is not of torch::optim.
-  std::vector<NamedTensor> tensors() override;
+  void require_known_state() override { tensors(); }
+  std::vector<NamedTensor> host_copies(bool keep) override;
   // Throws WeightsError for one.
   std::vector<NamedTensor> expected(const std::vector<NamedTensor>& state) override;
   void load(const std::vector<NamedTensor>& state, Endpoint& endpoint) override;
@@ -42,6 +44,7 @@ class TorchOptimizer final : public Optimizer {
  private:
   // The parameter group of each parameter.
   std::vector<size_t> group_of_params() const;
+  std::vector<NamedTensor> tensors();
   // The kind of a parameter's state; null for that of another library's optimizer.
   std::unique_ptr<TorchState> state_of_param(size_t param) const;
 

@@ -1,81 +1,80 @@
 #include <lockstep/parallel/optimizer/weight_average.h>
 
-#include <algorithm>
 #include <exception>
 #include <utility>
 
 #include <lockstep/parallel/communicator.h>
-#include <lockstep/parallel/gradients/flat_tensors.h>
-#include <lockstep/support/load_tensors.h>
 
 namespace lockstep {
 
-void WeightAverage::hold(const std::vector<std::string>& names, const Params& params,
-                         const torch::Tensor& flat) {
+void WeightAverage::hold(std::shared_ptr<const FlatOrder> order, const torch::Tensor& flat) {
   const torch::NoGradGuard no_grad;
-  WeightAverage next(decay_);  // if there is no memory for it, this one stays as it is
-  next.names_ = names;
-  next.params_ = params;
-  next.trained_ = flat;
-  if (averages_.defined()) next.averages_ = flat.clone();
-  const auto before = tensors();
-  for (const auto& [name, average] : next.tensors()) {
-    const auto old =
-        std::find_if(before.begin(), before.end(), [&](const auto& item) { return item.name == name; });
-    if (old != before.end()) average.copy_(old->tensor);
+  // If there is no memory for others, this one stays as it is.
+  std::optional<PartBuffer> next;
+  if (averages_) {
+    std::vector<NamedTensor> before;
+    averages_->for_each([&](const NamedTensor& item) { before.push_back(item); });
+    next.emplace(order);
+    next->read_from(flat);
+    next->take(before);
   }
-  names_.swap(next.names_);
-  params_.swap(next.params_);
-  std::swap(trained_, next.trained_);
-  std::swap(averages_, next.averages_);
+  order_ = std::move(order);
+  trained_ = flat;
+  averages_ = std::move(next);
 }
 
 void WeightAverage::update() {
   const torch::NoGradGuard no_grad;
-  if (averages_.defined()) {
-    averages_.lerp_(trained_, 1 - decay_);
-  } else {
-    averages_ = trained_.clone();
+  if (!averages_) {
+    averages_.emplace(order_);
+    return averages_->read_from(trained_);
+  }
+  for (size_t b = 0; b < order_->parts.count(); ++b) {
+    const auto own = order_->parts.own(b);
+    averages_->own(b).lerp_(trained_.slice(0, own.begin, own.end), 1 - decay_);
   }
 }
 
 std::vector<NamedTensor> WeightAverage::tensors() const {
-  return averages_.defined() ? named(averages_) : std::vector<NamedTensor>();
+  std::vector<NamedTensor> result;
+  if (!averages_ || !order_->parts.whole()) return result;
+  averages_->for_each([&](const NamedTensor& item) { result.push_back(item); });
+  return result;
 }
 
-std::vector<NamedTensor> WeightAverage::expected() const { return named(trained_); }
+std::vector<NamedTensor> WeightAverage::host_copies(bool keep) const {
+  return averages_ ? averages_->host_copies({}, keep) : std::vector<NamedTensor>();
+}
 
-std::vector<NamedTensor> WeightAverage::named(const torch::Tensor& flat) const {
-  const auto views = views_of(flat, params_);
+std::vector<NamedTensor> WeightAverage::expected() const {
   std::vector<NamedTensor> result;
-  for (size_t i = 0; i < views.size(); ++i) result.push_back({names_[i], views[i]});
+  for (size_t i = 0; i < order_->names.size(); ++i) {
+    result.push_back({order_->names[i], order_->params[i].detach()});
+  }
   return result;
 }
 
 // In place: captured steps write to this memory.
 bool WeightAverage::load(const std::vector<NamedTensor>& state, bool begun, Endpoint& endpoint) {
   const torch::NoGradGuard no_grad;
-  const bool moves = begun != averages_.defined();
+  const bool moves = begun != averages_.has_value();
   if (!begun) {
     averages_.reset();
     return moves;
   }
-  if (moves) averages_ = trained_.clone();
-  if (endpoint.rank() == 0) {
-    load_tensors(tensors(), state, {.name = "average", .parts = "parameters", .hint = {}});
-  }
-  endpoint.broadcast(averages_, 0).wait();
+  if (moves) averages_.emplace(order_);
+  averages_->load(state, {}, endpoint);
   return moves;
 }
 
-AveragesInPlace::AveragesInPlace(torch::Tensor params, const torch::Tensor& averages, torch::Tensor bf16)
+AveragesInPlace::AveragesInPlace(torch::Tensor params, const PartBuffer& averages, torch::Tensor bf16)
     : params_(std::move(params)),
       bf16_(std::move(bf16)),
       trained_(params_.clone()),
       trained_bf16_(bf16_.defined() ? bf16_.clone() : torch::Tensor()) {
   const torch::NoGradGuard no_grad;
-  params_.copy_(averages);
-  if (bf16_.defined()) bf16_.copy_(averages);
+  averages.write_to(params_);
+  if (bf16_.defined()) bf16_.copy_(params_);
 }
 
 AveragesInPlace::~AveragesInPlace() {

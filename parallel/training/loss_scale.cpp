@@ -5,6 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include <lockstep/parallel/communicator.h>
+
 namespace lockstep {
 
 LossScaleState after_step(const LossScaleOptions& options, LossScaleState state, bool finite) {
@@ -29,12 +31,15 @@ LossScale::LossScale(const LossScaleOptions& options, torch::Device device) : op
   not_finite_ = torch::empty({}, on_device);
 }
 
-bool LossScale::unscale(std::span<const torch::Tensor> gradients) {
+bool LossScale::unscale(std::span<const torch::Tensor> gradients, Endpoint* others) {
   const torch::NoGradGuard no_grad;
   inverse_.fill_(1 / state_.scale);
   not_finite_.zero_();
-  at::_amp_foreach_non_finite_check_and_unscale_(at::TensorList(gradients.data(), gradients.size()),
-                                                 not_finite_, inverse_);
+  if (!gradients.empty()) {
+    at::_amp_foreach_non_finite_check_and_unscale_(at::TensorList(gradients.data(), gradients.size()),
+                                                   not_finite_, inverse_);
+  }
+  if (others) others->allreduce_sum(not_finite_).wait();
   const bool finite = not_finite_.item<float>() == 0;
   state_ = after_step(options_, state_, finite);
   if (finite) return true;

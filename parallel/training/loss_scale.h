@@ -11,6 +11,8 @@
 
 namespace lockstep {
 
+class Endpoint;
+
 // A smaller scale is none: where gradients that are this much smaller are not finite, no scale helps.
 inline constexpr double kLeastLossScale = 1. / 65536;
 
@@ -29,8 +31,9 @@ class LossScale {
 
   // gradients: of the scaled loss, float, summed over the replicas. Divides them by the scale and counts the
   // step. Returns false if one of them is NaN or infinite: then all are zero, and the step is to be skipped.
-  // Waits for a GPU.
-  bool unscale(std::span<const torch::Tensor> gradients);
+  // Waits for a GPU. others: of ranks that have other gradients; then it is a collective, and one of theirs
+  // counts, too.
+  bool unscale(std::span<const torch::Tensor> gradients, Endpoint* others = nullptr);
 
   const LossScaleState& state() const { return state_; }
   // Rounds the scale to float. Forgets the skipped steps.

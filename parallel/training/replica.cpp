@@ -51,10 +51,10 @@ CaptureOptions Replica::capture_options(bool exchanges_statistics) const {
   const bool each_step_is_watched = options_.invariant || options_.wait_for_device || options_.trace;
   // Also whether a step is skipped.
   const bool counts_on_host = options_.optimizer.factory || options_.precision == Precision::kFp16;
+  const bool exchanges = exchanges_statistics || shares_updates();
   return {.device = endpoint_.device(),
           .batches = batches_,
-          .mode = each_step_is_watched || counts_on_host || exchanges_statistics ? CudaGraph::kOff
-                                                                                 : options_.cuda_graph,
+          .mode = each_step_is_watched || counts_on_host || exchanges ? CudaGraph::kOff : options_.cuda_graph,
           .alone = alone(),
           .notice = options_.notice};
 }

@@ -88,9 +88,13 @@ class Replica {
 
   Optimizer& optimizer() { return *optimizer_; }
 
-  // The averages of the trained parameters by name, in its memory; none without ReplicaOptions::ema, and
-  // before the first update.
+  // The averages of the trained parameters by name, in its memory; none without ReplicaOptions::ema, before
+  // the first update, and where ranks own parts of them.
   std::vector<NamedTensor> average() const;
+
+  // Host copies of all averages; none without ReplicaOptions::ema, and before the first update. A collective
+  // if ranks own parts. keep: else none are kept.
+  std::vector<NamedTensor> average_copies(bool keep) const;
 
   // Returns what such a state has, with other values; none without ReplicaOptions::ema.
   std::vector<NamedTensor> expected_average() const {
@@ -98,7 +102,7 @@ class Replica {
   }
 
   // Puts them in the place of the parameters until the object is destroyed, which the next step must not
-  // begin before. Null: the parameters stay, since there are none.
+  // begin before. Null: the parameters stay, since there are none. A collective if ranks own parts.
   std::unique_ptr<AveragesInPlace> put_average_in_place();
 
   // Returns what this replica has for itself, on the host.
@@ -129,6 +133,9 @@ class Replica {
   void sync_gradients(const StepShape& shape);
   void update();
   void update_parameters();
+  torch::Tensor clip_factor();
+  void fetch(size_t bucket);
+  void finish_fetches();
   void add_to_sums(const Outcome& outcome, const torch::Tensor& weight);
   void wait_for_device() const;
   void bound_queue();
@@ -138,6 +145,8 @@ class Replica {
   }
   // Returns true if nothing happens to the gradients between backward and update.
   bool alone() const { return endpoint_.world_size() == 1 && !options_.sync.hook; }
+  // Returns true if each rank updates a part of the parameters, and gives it to the others.
+  bool shares_updates() const { return options_.sync.shard != Shard::kNone && endpoint_.world_size() > 1; }
 
   const ReplicaOptions options_;
   const Model model_;
@@ -146,11 +155,13 @@ class Replica {
   const std::shared_ptr<const BatchSpec> batches_;  // what it gives
   GradientSync sync_;
   std::optional<BatchNormSync> norm_sync_;
-  FlatTensors params_;                    // all that are trained
-  std::vector<torch::Tensor> gradients_;  // of these: the pieces of the flat order
-  HeldParameters held_;                   // all, and where steps are captured the buffers
-  TrainingModes modes_;                   // with which steps were captured
-  FlatTensors bf16_weights_;              // the same in bfloat16, where the model computes with those
+  FlatTensors params_;                      // all that are trained
+  std::shared_ptr<const FlatOrder> order_;  // of these
+  std::vector<torch::Tensor> gradients_;    // what this rank owns of theirs, without empty parts
+  std::vector<Work> fetches_;               // of the buckets that other ranks update, in this step
+  HeldParameters held_;                     // all, and where steps are captured the buffers
+  TrainingModes modes_;                     // with which steps were captured
+  FlatTensors bf16_weights_;                // the same in bfloat16, where the model computes with those
   std::optional<MicroShardSum> micro_shards_;
   std::vector<at::Generator> generators_;  // of each micro-shard of this step
   const std::unique_ptr<Optimizer> optimizer_;

@@ -39,6 +39,7 @@ std::vector<std::string> shared_option_lines(const TrainerOptions& options) {
   add("threshold", lr.plateau.threshold);
   add("clip_norm", replica.clip_norm);
   add("ema", options.ema);
+  add("shard", name_of(kShardNames, options.shard));
   add("precision", name_of(kPrecisionNames, replica.precision));
   add("loss_scale", replica.loss_scale.initial);
   add("growth_interval", replica.loss_scale.growth_interval);

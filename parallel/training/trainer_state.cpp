@@ -119,22 +119,23 @@ TrainState Trainer::state() {
   if (state.loss_scale) state.loss_scale->scale = std::max(state.loss_scale->scale, kLeastLossScale);
   if (tuner_ && tuner_->settled()) state.split = tuner_->shares();
   std::vector<torch::Tensor> packed;
-  std::vector<NamedTensor> buffers, kept, average;
+  std::vector<NamedTensor> buffers;
   // Without a collective: where the state is not known, every process refuses it and can go on.
   workers_.run([&](int local) {
-    if (local != 0) return;
-    kept = replicas_.front()->optimizer().tensors();
-    average = replicas_.front()->average();
+    if (local == 0) replicas_.front()->optimizer().require_known_state();
   });
   workers_.run(*communicator_, [&](int local, Endpoint& endpoint) {
     const auto i = static_cast<size_t>(local);
-    const auto all = gather_bytes(pack(replicas_[i]->own_state()), endpoint);
+    auto& replica = *replicas_[i];
+    const auto all = gather_bytes(pack(replica.own_state()), endpoint);
+    const bool keeps = leads && local == 0;
+    auto optimizer = replica.optimizer().host_copies(keeps);
+    auto average = replica.average_copies(keeps);
     if (local != 0) return;
     packed = all;
     buffers = host_buffers(*models_[i].module);
-    if (!leads) return;
-    state.optimizer = host_copies(kept);
-    state.average = host_copies(average);
+    state.optimizer = std::move(optimizer);
+    state.average = std::move(average);
   });
   throw_if_aborted();
   for (const auto& bytes : packed) state.replicas.push_back(unpack(bytes, buffers));

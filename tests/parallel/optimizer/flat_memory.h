@@ -4,6 +4,7 @@
 
 #include <torch/types.h>
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,10 +27,19 @@ class FlatMemory {
   }
 
   TrainedParameters trained(const OptimizerOptions& options, const torch::Tensor& bf16 = {}) const {
-    return {.params = params_,
-            .names = names_,
-            .ranges = flat_ranges(params_, groups_of(options, names_, params_),
+    const auto groups = groups_of(options, names_, params_);
+    return {.order = order(names_),
+            .groups = groups,
+            .ranges = flat_ranges(*order(names_), groups,
                                   {.params = values_.flat, .grads = grads_.flat, .bf16 = bf16})};
+  }
+
+  // In which one rank has everything.
+  std::shared_ptr<const FlatOrder> order(const std::vector<std::string>& names) const {
+    return std::make_shared<const FlatOrder>(
+        FlatOrder{.params = params_,
+                  .names = names,
+                  .parts = BucketParts(values_.flat.numel(), static_cast<int>(params_.size()))});
   }
 
   void set_gradient(size_t i, const torch::Tensor& value) { grads_.views[i].copy_(value); }

@@ -67,19 +67,19 @@ TEST_CASE("the norm of float gradients is summed in double") {
 
 TEST_CASE("the norm depends neither on threads nor on the pieces in which the gradients lie") {
   const auto dtype = GENERATE(kFloat32, kFloat64);
-  const auto grads = numbers(5 * kNormBlock + 48, dtype);
+  const auto grads = numbers(5 * kFlatBlock + 48, dtype);
   const int before = at::get_num_threads();
   at::set_num_threads(1);
   const auto expected = sums_of({grads});
   at::set_num_threads(3);
   CHECK(expected.size(0) == 6);
   CHECK(sums_of({grads}).equal(expected));
-  CHECK(sums_of({grads.narrow(0, 0, 2 * kNormBlock).clone(),
-                 grads.narrow(0, 2 * kNormBlock, 3 * kNormBlock + 48).clone()})
+  CHECK(sums_of({grads.narrow(0, 0, 2 * kFlatBlock).clone(),
+                 grads.narrow(0, 2 * kFlatBlock, 3 * kFlatBlock + 48).clone()})
             .equal(expected));
   at::set_num_threads(before);
   for (int64_t block = 0; block < 6; ++block) {
-    const auto part = grads.slice(0, block * kNormBlock, (block + 1) * kNormBlock).to(kFloat64);
+    const auto part = grads.slice(0, block * kFlatBlock, (block + 1) * kFlatBlock).to(kFloat64);
     CHECK(expected[block].item<double>() == Approx((part * part).sum().item<double>()).epsilon(1e-12));
   }
 }

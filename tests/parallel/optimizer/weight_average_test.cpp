@@ -59,7 +59,7 @@ TEST_CASE("the averages of every step are those of torch's AveragedModel") {
     const double decay = kTorchAverages[i].decay;
     const auto memory = two_parameters(dtype);
     WeightAverage average(decay);
-    average.hold(kNames, memory.params(), memory.flat());
+    average.hold(memory.order(kNames), memory.flat());
     CHECK(average.tensors().empty());
     for (int step = 0; i < kTorchAverages.size() && kTorchAverages[i].step == step; ++step, ++i) {
       INFO(torch::toString(dtype) << ", decay " << decay << ", step " << step);
@@ -76,7 +76,7 @@ TEST_CASE("the averages of every step are those of torch's AveragedModel") {
 TEST_CASE("a parameter keeps its average when others are held, and a new one begins with its value") {
   const auto memory = two_parameters(torch::kFloat64);
   WeightAverage average(.5);
-  average.hold(kNames, memory.params(), memory.flat());
+  average.hold(memory.order(kNames), memory.flat());
   write_values(memory, 0);
   average.update();
   write_values(memory, 1);
@@ -85,7 +85,7 @@ TEST_CASE("a parameter keeps its average when others are held, and a new one beg
 
   const FlatMemory other({torch::ones({3}, torch::kFloat64).requires_grad_(),
                           torch::full({2}, 7, torch::kFloat64).requires_grad_()});
-  average.hold({"p1", "p2"}, other.params(), other.flat());
+  average.hold(other.order({"p1", "p2"}), other.flat());
   const auto after = average.tensors();
   REQUIRE(after.size() == 2);
   CHECK(after[0].name == "p1");
@@ -98,11 +98,11 @@ TEST_CASE("a parameter keeps its average when others are held, and a new one beg
 TEST_CASE("averages stay as they are where other parameters cannot be held") {
   const auto memory = two_parameters(torch::kFloat64);
   WeightAverage average(.5);
-  average.hold(kNames, memory.params(), memory.flat());
+  average.hold(memory.order(kNames), memory.flat());
   write_values(memory, 0);
   average.update();
   write_values(memory, 1);
-  CHECK_THROWS(average.hold({"q0", "q1"}, memory.params(), /*flat=*/{}));
+  CHECK_THROWS(average.hold(memory.order({"q0", "q1"}), /*flat=*/{}));
   average.update();
   const auto found = average.tensors();
   CHECK(found.at(0).name == "p0");
@@ -116,18 +116,20 @@ TEST_CASE("while averages are in place the parameters are these, and then what t
   write_values(memory, 3);
   const auto trained = memory.flat().clone();
   const auto averages = torch::rand_like(trained);
+  const PartBuffer buffer(memory.order(kNames));
+  buffer.read_from(averages);
   const auto bf16 = trained.to(torch::kBFloat16);
   {
-    const AveragesInPlace in_place(memory.flat(), averages, bf16);
+    const AveragesInPlace in_place(memory.flat(), buffer, bf16);
     CHECK(memory.flat().equal(averages));
     CHECK(bf16.equal(averages.to(torch::kBFloat16)));
   }
   CHECK(memory.flat().equal(trained));
   CHECK(bf16.equal(trained.to(torch::kBFloat16)));
   write_values(memory, 4);  // takes effect in bf16 after the next update, not earlier
-  { const AveragesInPlace in_place(memory.flat(), averages, bf16); }
+  { const AveragesInPlace in_place(memory.flat(), buffer, bf16); }
   CHECK(bf16.equal(trained.to(torch::kBFloat16)));
   write_values(memory, 3);
-  { const AveragesInPlace without_bf16(memory.flat(), averages, {}); }
+  { const AveragesInPlace without_bf16(memory.flat(), buffer, {}); }
   CHECK(memory.flat().equal(trained));
 }

@@ -1,0 +1,61 @@
+#include <lockstep/parallel/collectives/part_collectives.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <vector>
+
+#include <lockstep/parallel/collectives/allreduce/sum_chunks.h>
+#include <lockstep/parallel/collectives/collective_thread.h>
+#include <lockstep/parallel/collectives/dtypes.h>
+#include <lockstep/parallel/collectives/local_round.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+// The part of rank `owner` in replica `other`'s tensor.
+torch::Tensor part_of(const LocalRound& round, int other, int owner, const PartBounds& bounds) {
+  const auto rank = static_cast<size_t>(owner);
+  return round.of(other).slice(0, bounds[rank], bounds[rank + 1]);
+}
+
+}  // namespace
+
+std::exception_ptr parts_problem(const Endpoint& endpoint, const std::string& what,
+                                 const torch::Tensor& tensor, const PartBounds& bounds) {
+  const bool fit = bounds.size() == static_cast<size_t>(endpoint.world_size()) + 1 && bounds.front() == 0 &&
+                   bounds.back() == tensor.numel() && std::is_sorted(bounds.begin(), bounds.end());
+  if (!fit) {
+    return std::make_exception_ptr(
+        UsageError(fmt::format("{} of {} between {} ranks with the bounds {}", what,
+                               describe_elements(tensor), endpoint.world_size(), fmt::join(bounds, ", ")),
+                   "bounds are one more than ranks, and ascend from 0 to the number of elements"));
+  }
+  if (what == "reduce_scatter" && !(tensor.is_floating_point() && can_be_summed(tensor.scalar_type()))) {
+    return std::make_exception_ptr(
+        UsageError(fmt::format("{} cannot add {}", what, describe_elements(tensor)),
+                   "convert them to floating-point numbers, or use allreduce_sum()"));
+  }
+  return tensor_problem(endpoint, what, tensor);
+}
+
+void reduce_scatter_locally(const LocalRound& round, const PartBounds& bounds) {
+  std::vector<torch::Tensor> parts;
+  for (int other = 0; other < round.size(); ++other) {
+    parts.push_back(part_of(round, other, round.local, bounds));
+  }
+  const auto own = parts[static_cast<size_t>(round.local)];
+  if (own.numel() > 0 && round.size() > 1) sum_chunks(parts, {own}, own.device());
+}
+
+void gather_parts_locally(const LocalRound& round, const PartBounds& bounds) {
+  const auto own = part_of(round, round.local, round.local, bounds);
+  if (own.numel() == 0) return;
+  for (int other = 0; other < round.size(); ++other) {
+    if (other != round.local) part_of(round, other, round.local, bounds).copy_(own);
+  }
+}
+
+}  // namespace lockstep
