@@ -15,6 +15,7 @@
 #include <lockstep/parallel/gradients/bucket_parts.h>
 #include <lockstep/parallel/gradients/buckets.h>
 #include <lockstep/parallel/gradients/flat_tensors.h>
+#include <lockstep/parallel/gradients/gradient_rooms.h>
 #include <lockstep/parallel/gradients/tensor_lines.h>
 #include <lockstep/parallel/timing/trace.h>
 #include <lockstep/support/error.h>
@@ -89,7 +90,17 @@ GradientSync::GradientSync(Endpoint& endpoint, GradientSyncOptions options, Trac
 
 GradientSync::~GradientSync() { detach(); }
 
-torch::Tensor& GradientSync::flat_gradients() { return gradients_->flat; }
+torch::Tensor& GradientSync::flat_gradients() {
+  if (!rooms_) return gradients_->flat;
+  throw UsageError("flat_gradients() was called with shard gradients, where no rank has them all",
+                   "read own_gradients() after wait(), or use Shard::kOptimizer");
+}
+
+torch::Tensor GradientSync::own_gradients(size_t bucket) const {
+  if (rooms_) return rooms_->own(bucket);
+  const auto own = parts_->own(bucket);
+  return gradients_->flat.slice(0, own.begin, own.end);
+}
 
 const BucketParts& GradientSync::parts() const { return *parts_; }
 
@@ -131,20 +142,33 @@ void GradientSync::attach(torch::nn::Module& module) {
   }
   *module_ = AttachedModule(module);
   const auto& params = parameters();
-  const auto numels = numels_of(params);
-  *gradients_ = flat_zeros_like(params);
-  const auto element_size = gradients_->flat.element_size();
-  if (options_.hook) gaps_ = gaps_of(gradients_->flat, numels);
+  hold_gradients(params);
   for (size_t i = 0; i < params.size(); ++i) {
-    params[i].mutable_grad() = gradients_->views[i];
     torch::autograd::impl::set_post_acc_grad_hooks(params[i],
                                                    std::make_unique<Hook>(*this, static_cast<int>(i)));
     nodes_->accumulators.push_back(torch::autograd::impl::grad_accumulator(params[i]));
   }
-  buckets_ = std::make_unique<ReadyBuckets>(plan_buckets(numels, element_size, bounds_of(options_)));
+}
+
+// Plans the buckets, and makes the memory of zero gradients.
+void GradientSync::hold_gradients(const Params& params) {
+  const auto numels = numels_of(params);
+  const auto element_size = c10::elementSize(c10::toRealValueType(params.front().scalar_type()));
+  const auto buckets = plan_buckets(numels, static_cast<int64_t>(element_size), bounds_of(options_));
+  buckets_ = std::make_unique<ReadyBuckets>(buckets);
   *parts_ = options_.shard == Shard::kNone
-                ? BucketParts(gradients_->flat.numel(), static_cast<int>(params.size()))
-                : BucketParts(buckets_->buckets(), endpoint_.rank(), endpoint_.world_size());
+                ? BucketParts(flat_layout(numels).size, static_cast<int>(params.size()))
+                : BucketParts(buckets, endpoint_.rank(), endpoint_.world_size());
+  rooms_.reset();
+  *gradients_ = {};
+  if (options_.shard == Shard::kGradients && endpoint_.world_size() > 1) {
+    rooms_ = std::make_unique<GradientRooms>(params, *parts_);
+    for (const auto& param : params) param.mutable_grad().reset();
+    return;
+  }
+  *gradients_ = flat_zeros_like(params);
+  if (options_.hook) gaps_ = gaps_of(gradients_->flat, numels);
+  for (size_t i = 0; i < params.size(); ++i) params[i].mutable_grad() = gradients_->views[i];
 }
 
 void GradientSync::detach() {
@@ -183,6 +207,7 @@ void GradientSync::post_ready_buckets() {
 Work GradientSync::post(int bucket) {
   const auto& buckets = buckets_->buckets();
   const auto& range = buckets[static_cast<size_t>(bucket)];
+  if (rooms_) return post_room(static_cast<size_t>(bucket));
   const auto gradients = gradients_->flat.narrow(0, range.begin, range.end - range.begin);
   if (options_.shard != Shard::kNone) {
     return endpoint_.reduce_scatter(gradients, parts_->bounds(static_cast<size_t>(bucket)));
@@ -191,6 +216,14 @@ Work GradientSync::post(int bucket) {
   return or_end_all(endpoint_, [&] {
     return options_.hook(
         endpoint_, {.gradients = gradients, .index = bucket, .count = static_cast<int>(buckets.size())});
+  });
+}
+
+// One bucket is summed at a time, while backward fills the next one.
+Work GradientSync::post_room(size_t bucket) {
+  if (!works_.empty()) wait_for(works_.back());
+  return endpoint_.reduce_scatter(rooms_->room(bucket), parts_->bounds(bucket)).then([this, bucket] {
+    rooms_->keep_part(bucket);
   });
 }
 
@@ -216,6 +249,7 @@ void GradientSync::wait() {
 
 // A summed gradient reaches the optimizer through its view.
 void GradientSync::require_views(const std::vector<int>& missing) {
+  if (rooms_) return;
   for (size_t i = 0; i < parameters().size(); ++i) {
     if (has_view(i) || std::find(missing.begin(), missing.end(), static_cast<int>(i)) != missing.end())
       continue;
@@ -277,6 +311,7 @@ bool GradientSync::has_view(size_t param) const {
 }
 
 void GradientSync::restore_views() {
+  if (rooms_) return;
   for (size_t i = 0; i < parameters().size(); ++i) {
     if (!has_view(i)) parameters()[i].mutable_grad() = gradients_->views[i];
   }
@@ -287,13 +322,14 @@ void GradientSync::restore_views() {
 void GradientSync::make_view(int param) {
   const torch::NoGradGuard no_grad;
   const auto i = static_cast<size_t>(param);
-  if (has_view(i)) return;
+  if (!rooms_ && has_view(i)) return;
   auto& grad = parameters()[i].mutable_grad();
   if (grad.defined() && grad.layout() != torch::kStrided) {
     fail(
         fmt::format("the gradient of {} is sparse, but gradients are summed in one dense buffer", names()[i]),
         "make it dense: an embedding does with EmbeddingOptions::sparse(false)");
   }
+  if (rooms_) return rooms_->take(i);
   grad.defined() ? gradients_->views[i].copy_(grad) : gradients_->views[i].zero_();
   grad = gradients_->views[i];
 }

@@ -16,6 +16,7 @@
 
 #include <torch/types.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -33,6 +34,7 @@ namespace lockstep {
 
 class AttachedModule;
 class BucketParts;
+class GradientRooms;
 class ReadyBuckets;
 struct FlatTensors;
 
@@ -76,7 +78,9 @@ struct GradientSyncOptions {
   UnusedParameters unused = UnusedParameters::kError;
   BucketHook hook = nullptr;  // sums each bucket; empty: Endpoint::allreduce_gradients()
   // Not kNone: wait() leaves of each sum the part that this rank owns, by Endpoint::reduce_scatter(). Only
-  // Trainer's optimizers know these parts: it sets this from TrainerOptions::shard.
+  // Trainer's optimizers know these parts: it sets this from TrainerOptions::shard. Not with a hook. With
+  // kGradients a parameter has a .grad only until its bucket takes it, and with NoSync until the last
+  // backward pass of a step.
   Shard shard = Shard::kNone;
 };
 
@@ -163,10 +167,13 @@ class GradientSync {
   // Errors begin with it, such as "rank 0 (cpu): in step 3", instead of the rank alone.
   void set_place(std::string place) { place_ = std::move(place); }
 
-  // (n): all gradients and the gaps between them
+  // (n): all gradients and the gaps between them. Throws UsageError with Shard::kGradients on several ranks,
+  // which have no such buffer.
   torch::Tensor& flat_gradients();
   // The parts of that buffer which each rank owns; one rank has everything unless options.shard says more.
   const BucketParts& parts() const;
+  // (n): this rank's part of a bucket, as wait() left it; of flat_gradients(), if there is that buffer.
+  torch::Tensor own_gradients(size_t bucket) const;
   const Params& parameters() const;               // parameters that require a gradient
   const std::vector<std::string>& names() const;  // of these parameters
 
@@ -181,7 +188,9 @@ class GradientSync {
   void require_all(const std::vector<int>& missing);
   void post_ready_buckets();
   Work post(int bucket);
+  Work post_room(size_t bucket);
   void wait_for(Work& work);
+  void hold_gradients(const Params& params);
   void make_view(int param);
   void post_and_wait();
   [[noreturn]] void fail(const std::string& what, const std::string& hint);
@@ -191,7 +200,8 @@ class GradientSync {
   Trace* const trace_;
   std::string place_;
   std::unique_ptr<AttachedModule> module_;
-  std::unique_ptr<FlatTensors> gradients_;
+  std::unique_ptr<FlatTensors> gradients_;  // undefined where there are rooms
+  std::unique_ptr<GradientRooms> rooms_;    // with Shard::kGradients on several ranks
   std::vector<torch::Tensor> gaps_;  // of gradients_, if there is a bucket hook, which may have written there
   // Autograd's accumulator nodes. A node belongs to the stream on which it was made. Keeping them keeps them
   // on the replica's stream, which capturing a graph needs.

@@ -228,6 +228,7 @@ void check_shard(const TrainerOptions& options) {
   if (options.shard == Shard::kNone) return;
   const NamedOption shard{"shard", std::string(name_of(kShardNames, options.shard)),
                           fmt::format("shard {}", name_of(kShardNames, options.shard))};
+  const NamedOption optimizer{"shard", "optimizer", "Shard::kOptimizer"};
   const auto& replica = options.replica;
   const auto order = "each replica sums its part of every bucket, in the order of ranks";
   const auto other = "use " + named_allreduce(Allreduce::kTwoShot) + ", " +
@@ -240,6 +241,11 @@ void check_shard(const TrainerOptions& options) {
        "a hook sums whole buckets"},
       {static_cast<bool>(replica.optimizer.factory), shard, NamedOption{"factory", "", "optimizer.factory"},
        "torch's optimizers update whole parameters"},
+      {options.shard == Shard::kGradients && options.accumulate > 1, shard, named("accumulate"),
+       "the gradients of micro-batches are added up whole",
+       "use " + optimizer + ", or leave one of them out"},
+      {options.shard == Shard::kGradients && replica.invariant, shard, named("invariant"),
+       "every replica adds up whole gradients", "use " + optimizer + ", or leave one of them out"},
       {replica.cuda_graph == CudaGraph::kOn, shard, graph("on", "CudaGraph::kOn"),
        "an update waits for those of other replicas", "use " + graph("auto", "CudaGraph::kAuto")},
   };

@@ -45,7 +45,9 @@ struct TrainerOptions {
   // What the replicas share out instead of each having all of it. With kOptimizer each keeps the optimizer's
   // state, and the average of `ema`, of a part of every bucket of gradients: it gets the part's sums, updates
   // the part and gives it to the others while it updates the next one. The weights have the same bits as
-  // without it (on GPUs with clip_norm to rounding), and a step moves as many bytes.
+  // without it (on GPUs with clip_norm to rounding), and a step moves as many bytes. With kGradients each
+  // also keeps of the gradients that part, and beside it the memory of the bucket that backward fills and of
+  // the one that is summed: bucket_bytes is the bound.
   Shard shard = Shard::kNone;
   // Micro-batches per shard and step; their gradients are summed over the replicas once. With BnPolicy::kSync
   // the batch is cut into micro-batches before shards, and each is normalised over all replicas.
@@ -71,7 +73,8 @@ struct TrainerOptions {
   //   travels;
   // - Precision::kFp16 with CudaGraph::kOn or in_flight 2: the host skips steps, or does not;
   // - shard with Allreduce::kRoot or kRing, compress, replica.sync.hook, an optimizer factory, or
-  //   CudaGraph::kOn; replica.sync.shard, which is set by `shard`;
+  //   CudaGraph::kOn; Shard::kGradients with accumulate or replica.invariant, which add up whole gradients;
+  //   replica.sync.shard, which is set by `shard`;
   // - nesterov without momentum, and either of them with Adam or AdamW;
   // - an optimizer factory with another kind, momentum, weight_decay or group, or with CudaGraph::kOn;
   // - Schedule::kOneCycle with warmup_steps, and lr.function with either of them or any other schedule.

@@ -3,15 +3,23 @@
 
 #include <torch/types.h>
 
+#include <cstdint>
 #include <exception>
 #include <future>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <lockstep/parallel/collectives/call.h>
 #include <lockstep/parallel/process_group.h>
 
 namespace lockstep {
+
+// How many elements of an all_to_all go to each process, and come from it, by process; both are empty where
+// each gets as many as the others.
+struct DealtSizes {
+  std::vector<int64_t> sent, received;
+};
 
 // All processes post the same collectives in the same order, on tensors of the same shape and dtype that are
 // contiguous and on a CPU; else all get a PeerError that says so. Posting returns at once, so that several
@@ -34,8 +42,12 @@ class Channel {
   virtual std::future<void> broadcast(torch::Tensor tensor, int process) = 0;
   // out[i] becomes process i's tensor. out (processes, ...tensor's shape).
   virtual std::future<void> all_gather(torch::Tensor tensor, torch::Tensor out) = 0;
-  // In process p, out[i] becomes row p of process i's tensor. Both (processes, ...), without common memory.
-  virtual std::future<void> all_to_all(torch::Tensor tensor, torch::Tensor out) = 0;
+  // In process p, part i of out becomes part p of process i's tensor: row by row, both (processes, ...) of
+  // one shape; or with `sizes`, which fit those of the other processes, any shape. Without common memory.
+  virtual std::future<void> all_to_all(torch::Tensor tensor, torch::Tensor out, DealtSizes sizes) = 0;
+  std::future<void> all_to_all(torch::Tensor tensor, torch::Tensor out) {
+    return all_to_all(std::move(tensor), std::move(out), {});
+  }
 
   // Ends every wait, now and later, with this error. Sums under way are abandoned, not destroyed: nothing
   // waits for a peer that is gone. Thread-safe. The first error stays.

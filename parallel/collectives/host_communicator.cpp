@@ -7,6 +7,7 @@
 #include <lockstep/parallel/collectives/dtypes.h>
 #include <lockstep/parallel/collectives/host_communicator.h>
 #include <lockstep/parallel/collectives/local_round.h>
+#include <lockstep/parallel/collectives/ordered_sum.h>
 #include <lockstep/parallel/collectives/part_collectives.h>
 #include <lockstep/parallel/collectives/process_exchange.h>
 #include <lockstep/parallel/devices.h>
@@ -89,7 +90,9 @@ class HostEndpoint : public Endpoint {
     if (compress == Compress::kNone || (type != torch::kFloat && type != torch::kComplexFloat)) {
       return allreduce_sum(tensor);
     }
-    const auto algorithm = [compress](const LocalRound& round) { allreduce_compressed(round, compress); };
+    const auto algorithm = [compress](const LocalRound& round) {
+      allreduce_in_order(round, sent_type(compress));
+    };
     return sum(compress == Compress::kBf16 ? "allreduce in bf16" : "allreduce in fp16", tensor, algorithm);
   }
 
@@ -113,9 +116,8 @@ class HostEndpoint : public Endpoint {
   Work reduce_scatter(torch::Tensor tensor, PartBounds bounds) override {
     const auto problem = parts_problem(*this, "reduce_scatter", tensor, bounds);
     if (world_size() == 1 && !error() && !problem) return Work();
-    if (shared_.exchange && !problem) return Endpoint::reduce_scatter(tensor, std::move(bounds));
     const auto sum = [bounds = std::move(bounds)](const LocalRound& round) {
-      reduce_scatter_locally(round, bounds);
+      round.exchange ? reduce_scatter_gloo(round, bounds) : reduce_scatter_locally(round, bounds);
     };
     return post(call_of("reduce_scatter", tensor), tensor.detach(), sum, problem);
   }
@@ -123,9 +125,8 @@ class HostEndpoint : public Endpoint {
   Work gather_parts(torch::Tensor tensor, PartBounds bounds) override {
     const auto problem = parts_problem(*this, "gather_parts", tensor, bounds);
     if (world_size() == 1 && !error() && !problem) return Work();
-    if (shared_.exchange && !problem) return Endpoint::gather_parts(tensor, std::move(bounds));
     const auto copy = [bounds = std::move(bounds)](const LocalRound& round) {
-      gather_parts_locally(round, bounds);
+      round.exchange ? gather_parts_gloo(round, bounds) : gather_parts_locally(round, bounds);
     };
     return post(call_of("gather_parts", tensor), tensor.detach(), copy, problem);
   }

@@ -55,7 +55,8 @@ struct LocalRound {
 // after. The algorithms for one process: allreduce/local_algorithms.h.
 void allreduce_gloo(const LocalRound& round);
 
-// allreduce_gloo for float tensors that travel rounded. compress: not kNone.
-void allreduce_compressed(const LocalRound& round, Compress compress);
+// allreduce_gloo for tensors of float or double that travel as `sent` and are added in the order of
+// processes.
+void allreduce_in_order(const LocalRound& round, torch::ScalarType sent);
 
 }  // namespace lockstep

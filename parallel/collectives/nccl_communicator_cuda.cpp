@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <nccl.h>
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 #include <set>
@@ -19,6 +20,7 @@
 #include <lockstep/parallel/collectives/collective_watch.h>
 #include <lockstep/parallel/collectives/dtypes.h>
 #include <lockstep/parallel/collectives/named_options.h>
+#include <lockstep/parallel/collectives/part_collectives.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -231,6 +233,43 @@ class Ranks {
   CollectiveWatch watch_;           // last: its thread polls the communicators
 };
 
+// The parts that ranks own of a tensor as NCCL takes them: of equal length.
+class EqualParts {
+ public:
+  // tensor: contiguous
+  EqualParts(torch::Tensor tensor, PartBounds bounds) : tensor_(tensor.view({-1})), bounds_(std::move(bounds)) {
+    for (size_t rank = 0; rank < ranks(); ++rank) width_ = std::max(width_, of(rank).numel());
+  }
+
+  // (ranks, width): the tensor itself if its parts are equal, else a copy with anything behind shorter ones.
+  torch::Tensor filled() const {
+    if (is_even()) return tensor_.view({static_cast<int64_t>(ranks()), width_});
+    const auto copy = torch::empty({static_cast<int64_t>(ranks()), width_}, tensor_.options());
+    for (size_t rank = 0; rank < ranks(); ++rank) {
+      copy[static_cast<int64_t>(rank)].narrow(0, 0, of(rank).numel()).copy_(of(rank));
+    }
+    return copy;
+  }
+
+  // Copies a rank's part back from filled().
+  void take(const torch::Tensor& filled, int rank) const {
+    const auto part = of(static_cast<size_t>(rank));
+    if (!is_even()) part.copy_(filled[rank].narrow(0, 0, part.numel()));
+  }
+
+ private:
+  size_t ranks() const { return bounds_.size() - 1; }
+  bool is_even() const { return width_ * static_cast<int64_t>(ranks()) == tensor_.numel(); }
+  torch::Tensor of(size_t rank) const { return tensor_.slice(0, bounds_[rank], bounds_[rank + 1]); }
+
+  torch::Tensor tensor_;  // (n)
+  PartBounds bounds_;
+  int64_t width_ = 0;
+};
+
+// For what is not called.
+constexpr auto no_call = [](ncclComm_t, cudaStream_t) { return ncclSuccess; };
+
 class NcclEndpoint : public Endpoint {
  public:
   NcclEndpoint(const NcclOptions& options, size_t local, Ranks& ranks)
@@ -271,6 +310,31 @@ class NcclEndpoint : public Endpoint {
       return ncclAllGather(tensor.data_ptr(), out.data_ptr(), tensor.nbytes(), ncclUint8, comm, stream);
     };
     return post("all_gather", tensor, call, gather_problem(*this, tensor, out));
+  }
+
+  Work reduce_scatter(torch::Tensor tensor, PartBounds bounds) override {
+    const auto problem = parts_problem(*this, "reduce_scatter", tensor, bounds);
+    if (problem) return post("reduce_scatter", tensor, no_call, problem);
+    const EqualParts parts(tensor.detach(), std::move(bounds));
+    const auto sent = parts.filled(), own = sent[rank_];
+    const auto call = [sent, own](ncclComm_t comm, cudaStream_t stream) {
+      return ncclReduceScatter(sent.data_ptr(), own.data_ptr(), static_cast<size_t>(own.numel()),
+                               nccl_type(own.scalar_type()), ncclSum, comm, stream);
+    };
+    return post("reduce_scatter", sent, call).then([parts, sent, rank = rank_] { parts.take(sent, rank); });
+  }
+
+  Work gather_parts(torch::Tensor tensor, PartBounds bounds) override {
+    const auto problem = parts_problem(*this, "gather_parts", tensor, bounds);
+    if (problem) return post("gather_parts", tensor, no_call, problem);
+    const EqualParts parts(tensor.detach(), std::move(bounds));
+    const auto all = parts.filled(), own = all[rank_];
+    const auto call = [all, own](ncclComm_t comm, cudaStream_t stream) {
+      return ncclAllGather(own.data_ptr(), all.data_ptr(), own.nbytes(), ncclUint8, comm, stream);
+    };
+    return post("gather_parts", all, call).then([parts, all, world = world_size_] {
+      for (int rank = 0; rank < world; ++rank) parts.take(all, rank);
+    });
   }
 
   void abort(std::exception_ptr error) override { ranks_.watch().abort(std::move(error)); }

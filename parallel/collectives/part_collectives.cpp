@@ -10,6 +10,7 @@
 #include <lockstep/parallel/collectives/collective_thread.h>
 #include <lockstep/parallel/collectives/dtypes.h>
 #include <lockstep/parallel/collectives/local_round.h>
+#include <lockstep/parallel/collectives/process_exchange.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -51,10 +52,11 @@ void reduce_scatter_locally(const LocalRound& round, const PartBounds& bounds) {
 }
 
 void gather_parts_locally(const LocalRound& round, const PartBounds& bounds) {
-  const auto own = part_of(round, round.local, round.local, bounds);
+  const int rank = round.local + (round.exchange ? round.exchange->layout.first_rank() : 0);
+  const auto own = part_of(round, round.local, rank, bounds);
   if (own.numel() == 0) return;
   for (int other = 0; other < round.size(); ++other) {
-    if (other != round.local) part_of(round, other, round.local, bounds).copy_(own);
+    if (other != round.local) part_of(round, other, rank, bounds).copy_(own);
   }
 }
 

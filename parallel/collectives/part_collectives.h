@@ -22,8 +22,13 @@ std::exception_ptr parts_problem(const Endpoint& endpoint, const std::string& wh
 // do. The caller calls round.barrier() before and after.
 void reduce_scatter_locally(const LocalRound& round, const PartBounds& bounds);
 
-// In one process. Each replica copies its own part to all others. The caller calls round.barrier() before and
+// Each replica copies its own part to all others of this process. The caller calls round.barrier() before and
 // after.
 void gather_parts_locally(const LocalRound& round, const PartBounds& bounds);
+
+// The same between processes. The parts of each process are added in the order of its ranks, and their sums
+// in the order of processes, as allreduce_gloo() does.
+void reduce_scatter_gloo(const LocalRound& round, const PartBounds& bounds);
+void gather_parts_gloo(const LocalRound& round, const PartBounds& bounds);
 
 }  // namespace lockstep

@@ -49,8 +49,10 @@ std::vector<FlatRange> flat_ranges(const FlatOrder& order, std::span<const Group
     const auto part_of = [&](const torch::Tensor& all) {
       return all.defined() ? all.slice(0, place.begin, place.end) : all;
     };
+    const auto own = order.parts.own(bucket).begin;
+    const auto& grads = buffers.grads[bucket];
     auto& range = ranges.emplace_back(FlatRange{.params = part_of(buffers.params),
-                                                .grads = part_of(buffers.grads),
+                                                .grads = grads.slice(0, place.begin - own, place.end - own),
                                                 .bf16 = part_of(buffers.bf16),
                                                 .first = first,
                                                 .offsets = {},

@@ -46,9 +46,11 @@ struct TrainedParameters {
   std::function<void(size_t bucket)> updated = nullptr;
 };
 
-// The flat buffers of all parameters, each (n) with the layout of flat_layout(). bf16 may be undefined.
+// The memory of all parameters.
 struct FlatBuffers {
-  torch::Tensor params, grads, bf16;
+  torch::Tensor params;              // (n) with the layout of flat_layout()
+  std::vector<torch::Tensor> grads;  // this rank's part of each bucket
+  torch::Tensor bf16;                // as params; may be undefined
 };
 
 // Returns the options of each parameter, all with a weight decay. Throws UsageError with the parameter's name

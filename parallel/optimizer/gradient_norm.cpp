@@ -86,30 +86,32 @@ torch::Tensor block_sums(std::span<const torch::Tensor> grads) {
 }
 
 // Each number of the message is one rank's, and zero on all others: their sum is exact.
-torch::Tensor block_sums_of_parts(const torch::Tensor& flat, const BucketParts& parts, Endpoint& endpoint) {
+torch::Tensor block_sums_of_parts(std::span<const torch::Tensor> own, const BucketParts& parts,
+                                  Endpoint& endpoint) {
   const torch::NoGradGuard no_grad;
-  const int64_t n = flat.numel(), blocks = (n + kFlatBlock - 1) / kFlatBlock;
+  const int64_t n = parts.size(), blocks = (n + kFlatBlock - 1) / kFlatBlock;
   const auto cut = cut_blocks(parts);
   const auto count = static_cast<int64_t>(cut.size());
-  const auto message = torch::zeros({blocks + count * kFlatBlock}, flat.options().dtype(torch::kFloat64));
+  const auto message =
+      torch::zeros({blocks + count * kFlatBlock}, own.front().options().dtype(torch::kFloat64));
   const auto sums = message.narrow(0, 0, blocks);
   const auto elements = message.narrow(0, blocks, count * kFlatBlock).view({count, kFlatBlock});
   for (size_t b = 0; b < parts.count(); ++b) {
-    const auto own = parts.own(b);
-    const int64_t first = (own.begin + kFlatBlock - 1) / kFlatBlock;
-    const int64_t behind = own.end == n ? blocks : own.end / kFlatBlock;
+    const auto part = parts.own(b);
+    const auto in_part = [&](int64_t begin, int64_t end) {
+      return own[b].slice(0, begin - part.begin, end - part.begin);
+    };
+    const int64_t first = (part.begin + kFlatBlock - 1) / kFlatBlock;
+    const int64_t behind = part.end == n ? blocks : part.end / kFlatBlock;
     if (first < behind) {
-      const torch::Tensor whole[] = {
-          flat.slice(0, first * kFlatBlock, own.end == n ? n : behind * kFlatBlock)};
+      const torch::Tensor whole[] = {in_part(first * kFlatBlock, std::min(n, behind * kFlatBlock))};
       sums.slice(0, first, behind).copy_(block_sums(whole));
     }
     for (int64_t i = 0; i < count; ++i) {
       const int64_t begin = cut[static_cast<size_t>(i)] * kFlatBlock;
-      const auto place = overlap(own, {begin, begin + kFlatBlock});
+      const auto place = overlap(part, {begin, begin + kFlatBlock});
       if (place.empty()) continue;
-      elements[i]
-          .slice(0, place.begin - begin, place.end - begin)
-          .copy_(flat.slice(0, place.begin, place.end));
+      elements[i].slice(0, place.begin - begin, place.end - begin).copy_(in_part(place.begin, place.end));
     }
   }
   endpoint.allreduce_sum(message).wait();

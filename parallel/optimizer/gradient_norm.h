@@ -19,9 +19,10 @@ class Endpoint;
 // on the pieces either. The host does not wait for a GPU.
 torch::Tensor block_sums(std::span<const torch::Tensor> grads);
 
-// A collective: the same, on all ranks, where each owns parts of the summed gradients. flat: (n) with this
-// rank's. On a CPU the sums are those of the whole buffer, bit by bit.
-torch::Tensor block_sums_of_parts(const torch::Tensor& flat, const BucketParts& parts, Endpoint& endpoint);
+// A collective: the same, on all ranks, where each owns a part of every bucket. own: this rank's, (n) each.
+// On a CPU the sums are those of all gradients in one piece, bit by bit.
+torch::Tensor block_sums_of_parts(std::span<const torch::Tensor> own, const BucketParts& parts,
+                                  Endpoint& endpoint);
 
 // Returns the factor, () double and at most 1, that scales gradients with these block_sums() to a Euclidean
 // norm of at most max_norm, as torch.nn.utils.clip_grad_norm_ computes it. NaN if a gradient is NaN. The host

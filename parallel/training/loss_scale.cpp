@@ -35,10 +35,8 @@ bool LossScale::unscale(std::span<const torch::Tensor> gradients, Endpoint* othe
   const torch::NoGradGuard no_grad;
   inverse_.fill_(1 / state_.scale);
   not_finite_.zero_();
-  if (!gradients.empty()) {
-    at::_amp_foreach_non_finite_check_and_unscale_(at::TensorList(gradients.data(), gradients.size()),
-                                                   not_finite_, inverse_);
-  }
+  at::_amp_foreach_non_finite_check_and_unscale_(at::TensorList(gradients.data(), gradients.size()),
+                                                 not_finite_, inverse_);
   if (others) others->allreduce_sum(not_finite_).wait();
   const bool finite = not_finite_.item<float>() == 0;
   state_ = after_step(options_, state_, finite);

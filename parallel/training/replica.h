@@ -157,7 +157,7 @@ class Replica {
   std::optional<BatchNormSync> norm_sync_;
   FlatTensors params_;                      // all that are trained
   std::shared_ptr<const FlatOrder> order_;  // of these
-  std::vector<torch::Tensor> gradients_;    // what this rank owns of theirs, without empty parts
+  std::vector<torch::Tensor> gradients_;    // of these, this rank's part of each bucket
   std::vector<Work> fetches_;               // of the buckets that other ranks update, in this step
   HeldParameters held_;                     // all, and where steps are captured the buffers
   TrainingModes modes_;                     // with which steps were captured

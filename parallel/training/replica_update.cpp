@@ -20,10 +20,7 @@ void Replica::hold_parameters() {
                                                        .parts = parts,
                                                        .endpoint = parts.whole() ? nullptr : &endpoint_});
   gradients_.clear();
-  for (size_t b = 0; b < parts.count(); ++b) {
-    const auto own = parts.own(b);
-    if (!own.empty()) gradients_.push_back(sync_.flat_gradients().slice(0, own.begin, own.end));
-  }
+  for (size_t b = 0; b < parts.count(); ++b) gradients_.push_back(sync_.own_gradients(b));
   optimizer_->hold(trained_parameters());
   if (average_) average_->hold(order_, params_.flat);
   if (!options_.optimizer.group && !options_.optimizer.factory) return;
@@ -38,7 +35,7 @@ TrainedParameters Replica::trained_parameters() {
       .groups = groups,
       .ranges = flat_ranges(*order_, groups,
                             {.params = params_.flat,
-                             .grads = sync_.flat_gradients(),
+                             .grads = gradients_,
                              // Rounded when all of a bucket is there.
                              .bf16 = shares_updates() ? torch::Tensor() : bf16_weights_.flat})};
   if (shares_updates()) trained.updated = [this](size_t bucket) { fetch(bucket); };
@@ -64,7 +61,9 @@ void Replica::update() {
   const auto in_trace = span("update");
   auto* const others = shares_updates() ? &endpoint_ : nullptr;
   if (!loss_scale_ || loss_scale_->unscale(gradients_, others)) update_parameters();
-  if (others) sync_.flat_gradients().zero_();  // also what other ranks own
+  if (others && options_.sync.shard == Shard::kOptimizer) {
+    sync_.flat_gradients().zero_();  // also what other ranks own
+  }
   number_.add_(1);
   wait_for_device();
 }
@@ -77,8 +76,8 @@ void Replica::update_parameters() {
 }
 
 torch::Tensor Replica::clip_factor() {
-  const auto sums = shares_updates() ? block_sums_of_parts(sync_.flat_gradients(), order_->parts, endpoint_)
-                                     : block_sums(gradients_);
+  const auto sums =
+      shares_updates() ? block_sums_of_parts(gradients_, order_->parts, endpoint_) : block_sums(gradients_);
   return clip_scale(sums, options_.clip_norm).to(params_.flat.scalar_type());
 }
 

@@ -55,16 +55,4 @@ inline TrainerOptions sharded_options(int world) {
   return options;
 }
 
-// The weights of each local replica after so many steps on uneven batches, some with fewer rows than
-// replicas.
-inline std::vector<std::vector<NamedTensor>> weights_after(int steps, const ModelFactory& model,
-                                                           const TrainerOptions& options) {
-  auto trainer = make_trainer(model, options);
-  for (int step = 0; step < steps; ++step)
-    trainer.step(kBatches[static_cast<size_t>(step) % kBatches.size()]);
-  std::vector<std::vector<NamedTensor>> weights;
-  for (int local = 0; local < trainer.local_size(); ++local) weights.push_back(trainer.weights(local));
-  return weights;
-}
-
 }  // namespace lockstep::testing

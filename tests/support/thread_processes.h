@@ -83,6 +83,7 @@ struct ThreadPost {
   torch::Tensor tensor = {};
   torch::Tensor out = {};  // of an all_gather or all_to_all
   bool deals = false;      // an all_to_all
+  DealtSizes sizes = {};   // of it
   std::promise<void> done = {};
 };
 
@@ -197,6 +198,11 @@ class ThreadWorld {
       for (size_t to = 0; to < posts.size(); ++to) {
         for (size_t from = 0; from < posts.size(); ++from) {
           const auto& given = posts[from].tensor;
+          if (!first.sizes.sent.empty()) {
+            part(posts[to].out, posts[to].sizes.received, from)
+                .copy_(part(given, posts[from].sizes.sent, to));
+            continue;
+          }
           posts[to].out[static_cast<int64_t>(from)].copy_(first.deals ? given[static_cast<int64_t>(to)]
                                                                       : given);
         }
@@ -206,6 +212,11 @@ class ThreadWorld {
       for (size_t i = 1; i < posts.size(); ++i) sum.add_(posts[i].tensor);
       for (const auto& post : posts) post.tensor.copy_(sum);
     }
+  }
+
+  static torch::Tensor part(const torch::Tensor& tensor, const std::vector<int64_t>& sizes, size_t number) {
+    const auto first = sizes.begin(), own = first + static_cast<std::ptrdiff_t>(number);
+    return tensor.view({-1}).narrow(0, std::accumulate(first, own, int64_t{0}), *own);
   }
 
   Barrier barrier_;
@@ -239,7 +250,21 @@ class ThreadChannel : public Channel {
     }
     return post({.what = named("all_gather", tensor), .tensor = tensor.detach(), .out = out.detach()});
   }
-  std::future<void> all_to_all(torch::Tensor tensor, torch::Tensor out) override {
+  std::future<void> all_to_all(torch::Tensor tensor, torch::Tensor out, DealtSizes sizes) override {
+    const auto fit = [&](const std::vector<int64_t>& parts, const torch::Tensor& of) {
+      return parts.size() == static_cast<size_t>(processes_) &&
+             std::accumulate(parts.begin(), parts.end(), int64_t{0}) == of.numel();
+    };
+    if (!sizes.sent.empty()) {
+      if (!fit(sizes.sent, tensor) || !fit(sizes.received, out)) {
+        throw std::logic_error("all_to_all of " + named("tensor", tensor) + " into " + named("out", out));
+      }
+      return post({.what = fmt::format("all_to_all of {}", torch::toString(tensor.scalar_type())),
+                   .tensor = tensor.detach(),
+                   .out = out.detach(),
+                   .deals = true,
+                   .sizes = std::move(sizes)});
+    }
     if (tensor.dim() == 0 || tensor.size(0) != processes_ || out.sizes() != tensor.sizes() ||
         out.scalar_type() != tensor.scalar_type() || out.is_alias_of(tensor)) {
       throw std::logic_error("all_to_all of " + named("tensor", tensor) + " into " + named("out", out));

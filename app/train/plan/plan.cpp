@@ -19,7 +19,7 @@
 #include <lockstep/app/train/plan/start.h>
 #include <lockstep/data/held_out.h>
 #include <lockstep/models/costs.h>
-#include <lockstep/parallel/collectives/compressed_sum.h>
+#include <lockstep/parallel/collectives/ordered_sum.h>
 #include <lockstep/parallel/collectives/wire_bytes.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/gradient_sync.h>
@@ -255,13 +255,30 @@ int64_t elements_of_16_bits(const TrainPlan& plan, const ModelCosts& costs, torc
 
 }  // namespace
 
+HeldBytes held_bytes(const TrainPlan& plan) {
+  const auto& trainer = plan.trainer;
+  const int64_t all = plan.element_bytes() * plan.parameter_count;
+  const bool shared = plan.world_size() > 1;
+  const auto part = [&](bool shared_out) {
+    return shared_out && shared ? (all + plan.world_size() - 1) / plan.world_size() : all;
+  };
+  const bool shares_gradients = trainer.shard == Shard::kGradients;
+  const int64_t rooms = shares_gradients && shared ? 2 * plan.element_bytes() * plan.largest_bucket : 0;
+  const int64_t average = trainer.ema > 0 ? 1 : 0;
+  const auto state = part(trainer.shard != Shard::kNone);
+  return {.weights = all,
+          .gradients = part(shares_gradients) + rooms,
+          .moments = state * (kept_of(trainer) - average),
+          .average = state * average};
+}
+
 int64_t replica_bytes(const TrainPlan& plan, int64_t rows, torch::DeviceType device) {
   const auto& replica = plan.trainer.replica;
   const int64_t element = plan.element_bytes();
   const int64_t partial_sums = replica.invariant ? 3 : 0;
   const int64_t trained_copy = plan.trainer.ema > 0 ? 1 : 0;  // while the average is tested
   const int64_t weights =
-      element * (2 + kept_of(plan.trainer) + partial_sums + trained_copy) * plan.parameter_count;
+      held_bytes(plan).all() + element * (partial_sums + trained_copy) * plan.parameter_count;
   if (plan.program) return weights + plan.measured_row_bytes * rows;
   const auto costs = costs_of(plan.spec(), device, replica_threads(plan.trainer));
   const int64_t halves = elements_of_16_bits(plan, costs, device);
@@ -285,8 +302,12 @@ int64_t host_bytes(const TrainPlan& plan) {
   bytes += plan.data.ahead_bytes * std::ssize(distinct);
   if (plan.keeps_checkpoints)
     bytes += plan.element_bytes() * (1 + kept_of(plan.trainer)) * plan.parameter_count;
-  if (plan.trainer.compress == Compress::kNone) return bytes;
-  return bytes + compressed_sum_bytes(plan.largest_bucket, plan.world.place.processes);
+  const int processes = plan.world.place.processes;
+  const auto compress = plan.trainer.compress;
+  if (compress != Compress::kNone)
+    return bytes + ordered_sum_bytes(plan.largest_bucket, processes, sent_type(compress));
+  if (processes < 3) return bytes;
+  return bytes + ordered_sum_bytes(plan.largest_bucket, processes, torch::kFloat);
 }
 
 TrainPlan make_train_plan(const TrainFlags& options, std::optional<LoadedData> data,

@@ -23,6 +23,17 @@ TrainPlan make_train_plan(const TrainFlags& options, std::optional<LoadedData> d
 // Throws UsageError as make_train_plan() does, without reading data.
 void check_train_values(const TrainFlags& options);
 
+// What a replica holds from one step to the next, in bytes.
+struct HeldBytes {
+  int64_t weights = 0;    // in bf16 and fp16 the fp32 masters
+  int64_t gradients = 0;  // with --shard gradients its part, and two buckets
+  int64_t moments = 0;    // of the optimizer; with --shard its part
+  int64_t average = 0;    // of the weights; with --shard its part
+
+  int64_t all() const { return weights + gradients + moments + average; }
+};
+HeldBytes held_bytes(const TrainPlan& plan);
+
 // Returns an estimate of the bytes that one replica needs on such a device for a step of this many rows.
 int64_t replica_bytes(const TrainPlan& plan, int64_t rows, torch::DeviceType device);
 

@@ -36,6 +36,14 @@ double bytes_after(const std::string& words, const std::string& text) {
   return number * (is("GiB") ? 1 << 30 : is("MiB") ? 1 << 20 : is("KiB") ? 1 << 10 : 1);
 }
 
+// For the end of a hint: what replicas could share out, if anything.
+std::string or_shards(const TrainPlan& plan) {
+  const auto held = held_bytes(plan);
+  if (plan.world_size() == 1 || plan.trainer.shard != Shard::kNone || held.moments + held.average == 0) return {};
+  return fmt::format("; --shard optimizer leaves each replica 1/{} of {:.0f} MB of moments and averages",
+                     plan.world_size(), static_cast<double>(held.moments + held.average) / 1e6);
+}
+
 // The largest batch that should fit by the plan's estimate, but at most half of the one that failed; 0 if no
 // row fits.
 int64_t fitting_batch(const TrainPlan& plan, torch::Device device, double capacity) {
@@ -60,12 +68,14 @@ void need_memory_for(std::span<const TrainPlan> plans) {
       bytes,
       fmt::format("training {} per step on {}", counted(first.batch_size, first.data.set.row_noun),
                   plans.size() > 1 ? "all lists at once" : to_string(first.trainer.devices)),
-      "--batch-size, or fewer replicas (--devices)");
+      "--batch-size, or fewer replicas (--devices)" + or_shards(first));
 }
 
 MemoryError out_of_memory(const std::string& words, const TrainPlan& plan) {
   const auto [index, has] = number_after(words, "GPU ");
-  if (has != "has") return MemoryError(words, "use a smaller --batch-size, or fewer replicas (--devices)");
+  if (has != "has") {
+    return MemoryError(words, "use a smaller --batch-size, or fewer replicas (--devices)" + or_shards(plan));
+  }
   const torch::Device device(torch::kCUDA, static_cast<c10::DeviceIndex>(index));
   const auto fault =
       explain({.code = 2,  // cudaErrorMemoryAllocation
@@ -74,7 +84,7 @@ MemoryError out_of_memory(const std::string& words, const TrainPlan& plan) {
                .asked_bytes = static_cast<uint64_t>(bytes_after(words, "allocate")),
                .free_bytes = static_cast<uint64_t>(bytes_after(words, "of which")),
                .fitting_batch = fitting_batch(plan, device, bytes_after(words, "capacity of"))});
-  return MemoryError(fault.message_text(), fault.hint_text());
+  return MemoryError(fault.message_text(), fault.hint_text() + or_shards(plan));
 }
 
 }  // namespace lockstep

@@ -258,6 +258,18 @@ std::string frozen_text(const TrainPlan& plan) {
   return fmt::format("{}{}", fmt::join(plan.frozen | std::views::take(4), ", "), more);
 }
 
+// The memory of each replica that --shard leaves.
+std::string held_text(const TrainPlan& plan) {
+  const auto held = held_bytes(plan);
+  auto text = fmt::format("{} of weights, {} of gradients, {} of moments", megabytes_text(held.weights),
+                          megabytes_text(held.gradients), megabytes_text(held.moments));
+  if (held.average > 0) text += fmt::format(", {} of their average", megabytes_text(held.average));
+  if (plan.world_size() == 1) return text + "; one replica: nothing to share out";
+  const auto* what = plan.trainer.shard == Shard::kGradients ? "gradients and moments" : "moments";
+  return text + fmt::format("; 1/{} of all {} (--shard {})", plan.world_size(), what,
+                            name_of(kShardNames, plan.trainer.shard));
+}
+
 // Whose statistics batch norms use, where replicas may have different ones.
 template <class Row>
 void add_batch_norm_row(const TrainPlan& plan, const Row& row) {
@@ -297,6 +309,7 @@ std::string describe(const TrainPlan& plan, size_t width) {
   row("training", training_text(plan));
   row("arithmetic", arithmetic_text(plan));
   row("gradients", gradients_text(plan));
+  if (plan.trainer.shard != Shard::kNone) row("each holds", held_text(plan));
   if (any_gpu(plan.trainer.devices) || plan.trainer.in_flight) row("steps", steps_text(plan));
   if (plan.has_batch_norm && plan.world_size() > 1) add_batch_norm_row(plan, row);
   if (plan.trainer.check_sync > 0) row("checks", checks_text(plan));

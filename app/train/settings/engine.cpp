@@ -55,6 +55,12 @@ CLI::Option* add_compress(CLI::App& command, const std::string& flag, TrainFlags
                     "Round gradients to 16 bits on their way between processes");
 }
 
+CLI::Option* add_shard(CLI::App& command, const std::string& flag, TrainFlags& flags) {
+  return add_choice(command, flag, flags.trainer.shard, kShardNames,
+                    "What replicas share out, each keeping a part: the optimizer's state, or the gradients as "
+                    "well (ZeRO stages 1 and 2). The weights have the same bits");
+}
+
 CLI::Option* add_kernels(CLI::App& command, const std::string& flag, TrainFlags& flags) {
   return add_choice(command, flag, flags.kernels, kKernelsNames,
                     "Kernels of the layers: auto (lockstep's, where it has them), direct (the same without "
@@ -109,6 +115,19 @@ Json configured_bucket_mb(const TrainFlags&, const TrainPlan& plan) {
 Json configured_compress(const TrainFlags&, const TrainPlan& plan) {
   const auto compress = plan.trainer.compress;
   return compress == Compress::kNone ? Json() : named(kCompressNames, compress);
+}
+
+Json configured_shard(const TrainFlags&, const TrainPlan& plan) {
+  const auto shard = plan.trainer.shard;
+  return shard == Shard::kNone ? Json() : named(kShardNames, shard);
+}
+
+Json planned_held_bytes(const TrainPlan& plan) {
+  const auto held = held_bytes(plan);
+  return {{"weights", held.weights},
+          {"gradients", held.gradients},
+          {"moments", held.moments},
+          {"average", held.average}};
 }
 
 Json configured_cuda_graph(const TrainFlags&, const TrainPlan& plan) {
@@ -178,6 +197,14 @@ constexpr Setting kEngineSettings[] = {
      .config = configured_compress,
      .on_resume = OnResume::kChangesBits,
      .depends_on_place = true},
+    {.name = "shard",
+     .commands = kAllCommands,
+     .group = HelpGroup::kEngine,
+     .add = add_shard,
+     .in = kInPlan | kInSweep | kAgreed | kInConfig,
+     .planned = [](const auto& plan) { return named(kShardNames, plan.trainer.shard); },
+     .config = configured_shard},
+    {.name = "held-bytes", .in = kInPlan, .planned = planned_held_bytes},
     {.name = "wire-bytes",
      .in = kInPlan,
      .planned = [](const auto& plan) { return or_null(plan.wire_bytes()); }},

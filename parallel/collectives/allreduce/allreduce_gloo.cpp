@@ -6,14 +6,17 @@
 // replica waits for another one in between. All ranks get the same bits, which the channel gives every
 // process.
 //
-// A compressed sum takes two exchanges per chunk. All of a replica's chunks are posted for the first one;
-// then each is added as it arrives and posted for the second one, while the next ones are still under way.
+// Gloo's own sum adds in an order that depends on the place in the chunk. Between two processes there is only
+// one; between more of them floating-point numbers are added in the order of processes, so that a part of a
+// tensor gets the same bits however it is cut (Endpoint::reduce_scatter()). So are numbers that travel
+// rounded. That takes two exchanges per chunk. All of a replica's chunks are posted for the first one; then
+// each is added as it arrives and posted for the second one, while the next ones are still under way.
 #include <future>
 #include <vector>
 
 #include <lockstep/parallel/collectives/allreduce/sum_chunks.h>
-#include <lockstep/parallel/collectives/compressed_sum.h>
 #include <lockstep/parallel/collectives/local_round.h>
+#include <lockstep/parallel/collectives/ordered_sum.h>
 #include <lockstep/parallel/collectives/process_exchange.h>
 
 namespace lockstep {
@@ -41,14 +44,17 @@ void copy_to_local_replicas(const LocalRound& round, int index, int count) {
   }
 }
 
-struct CompressedChunk {
+struct OrderedChunk {
   int index;
-  CompressedSum sum;
+  OrderedSum sum;
 };
 
 }  // namespace
 
 void allreduce_gloo(const LocalRound& round) {
+  const auto type = round.own().scalar_type();
+  const bool depends_on_order = type == torch::kFloat || type == torch::kDouble;
+  if (depends_on_order && round.exchange->layout.processes() > 2) return allreduce_in_order(round, type);
   const auto count = static_cast<int>(round.exchange->channels.size());
   std::vector<PostedChunk> posted;
   for (int index = round.local; index < count; index += round.size()) {
@@ -67,15 +73,15 @@ void allreduce_gloo(const LocalRound& round) {
   }
 }
 
-void allreduce_compressed(const LocalRound& round, Compress compress) {
+void allreduce_in_order(const LocalRound& round, torch::ScalarType sent) {
   const int processes = round.exchange->layout.processes();
   const auto count = static_cast<int>(round.exchange->channels.size());
-  std::vector<CompressedChunk> chunks;
+  std::vector<OrderedChunk> chunks;
   for (int index = round.local; index < count; index += round.size()) {
     const auto own = round.chunk(round.local, index, count);
     if (own.numel() == 0) continue;  // in every process
     sum_locally(round, index, count);
-    chunks.push_back({index, CompressedSum(round.channel(index), processes, compress, own)});
+    chunks.push_back({index, OrderedSum(round.channel(index), processes, sent, own)});
   }
   for (auto& chunk : chunks) chunk.sum.send_total();
   for (auto& chunk : chunks) {

@@ -5,6 +5,7 @@
 #include <lockstep/parallel/collectives/gloo/gloo_channel.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sched.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -109,8 +110,9 @@ class ChannelOfGroup : public Channel {
     return post({.name = "all_gather"}, tensor, [&] { return group_->allgather(outputs, inputs); });
   }
 
-  std::future<void> all_to_all(torch::Tensor tensor, torch::Tensor out) override {
+  std::future<void> all_to_all(torch::Tensor tensor, torch::Tensor out, DealtSizes sizes) override {
     check_host_tensor(tensor);
+    if (!sizes.sent.empty()) return all_to_all_uneven(tensor, out, std::move(sizes));
     check_dealt(tensor, out);
     auto sent = rows_of_bytes(tensor), received = rows_of_bytes(out);
     std::vector<int64_t> even;  // empty: one row each
@@ -122,6 +124,28 @@ class ChannelOfGroup : public Channel {
   void abort(std::exception_ptr error) noexcept override { posted_->fail(error); }
 
  private:
+  std::future<void> all_to_all_uneven(const torch::Tensor& tensor, const torch::Tensor& out,
+                                      DealtSizes sizes) {
+    check_sizes(tensor, sizes.sent);
+    check_host_tensor(out);
+    check_sizes(out, sizes.received);
+    for (auto* const side : {&sizes.sent, &sizes.received}) {
+      for (auto& size : *side) size *= tensor.element_size();  // bytes
+    }
+    auto sent = as_bytes(tensor.detach()), received = as_bytes(out.detach());
+    // Processes send unequally much.
+    return post({.name = "all_to_all"}, tensor.numel() > 0 ? tensor : out, /*elements=*/0,
+                [&] { return group_->alltoall_base(received, sent, sizes.received, sizes.sent); });
+  }
+
+  void check_sizes(const torch::Tensor& tensor, const std::vector<int64_t>& sizes) const {
+    int64_t sum = 0;
+    for (const auto size : sizes) sum += size;
+    if (sizes.size() == static_cast<size_t>(group_->getSize()) && sum == tensor.numel()) return;
+    throw UsageError(fmt::format("all_to_all of {} in parts of {}, between {} processes",
+                                 describe_elements(tensor), fmt::join(sizes, ", "), group_->getSize()));
+  }
+
   void check_process(int process) const {
     if (process >= 0 && process < group_->getSize()) return;
     throw UsageError(fmt::format("broadcast from process {} of {}", process, group_->getSize()));
@@ -152,8 +176,14 @@ class ChannelOfGroup : public Channel {
     return bytes.view({group_->getSize(), bytes.numel() / group_->getSize()});
   }
 
+  // tensor: nothing is sent if it has no elements, in every process. elements: in all processes the same.
   template <typename Launch>
-  std::future<void> post(PostedCollective collective, const torch::Tensor& tensor, const Launch& launch);
+  std::future<void> post(PostedCollective collective, const torch::Tensor& tensor, int64_t elements,
+                         const Launch& launch);
+  template <typename Launch>
+  std::future<void> post(PostedCollective collective, const torch::Tensor& tensor, const Launch& launch) {
+    return post(std::move(collective), tensor, tensor.numel(), launch);
+  }
 
   GlooGroup group_;
   const std::shared_ptr<PostedCollectives> posted_;
@@ -204,9 +234,9 @@ void end_collective(PostedCollectives& posted, const PostedCollective& collectiv
 
 template <typename Launch>
 std::future<void> ChannelOfGroup::post(PostedCollective collective, const torch::Tensor& tensor,
-                                       const Launch& launch) {
+                                       int64_t elements, const Launch& launch) {
   collective.number = count_++;
-  collective.elements = tensor.numel();
+  collective.elements = elements;
   collective.type = type_name(tensor.scalar_type());
   collective.call = served_;
   auto done = posted_->begin(collective);

@@ -183,7 +183,7 @@ class LateChannel : public Channel {
   std::future<void> allreduce_sum(torch::Tensor) override { return post(); }
   std::future<void> broadcast(torch::Tensor, int) override { throw std::logic_error("not used"); }
   std::future<void> all_gather(torch::Tensor, torch::Tensor) override { return post(); }
-  std::future<void> all_to_all(torch::Tensor, torch::Tensor) override { return post(); }
+  std::future<void> all_to_all(torch::Tensor, torch::Tensor, DealtSizes) override { return post(); }
   void abort(std::exception_ptr) noexcept override {}
 
  private:

@@ -34,10 +34,11 @@ class CountingChannel : public Channel {
     *sent_ += (processes_ - 1) * static_cast<int64_t>(tensor.nbytes());
     return channel_->all_gather(tensor, out);
   }
-  // All rows but one leave the process.
-  std::future<void> all_to_all(torch::Tensor tensor, torch::Tensor out) override {
-    *sent_ += (processes_ - 1) * static_cast<int64_t>(tensor.nbytes()) / processes_;
-    return channel_->all_to_all(tensor, out);
+  // All rows but one leave the process; of unequal parts the own one is empty.
+  std::future<void> all_to_all(torch::Tensor tensor, torch::Tensor out, DealtSizes sizes) override {
+    const auto bytes = static_cast<int64_t>(tensor.nbytes());
+    *sent_ += sizes.sent.empty() ? (processes_ - 1) * bytes / processes_ : bytes;
+    return channel_->all_to_all(tensor, out, sizes);
   }
   void abort(std::exception_ptr error) noexcept override { channel_->abort(error); }
 

@@ -31,7 +31,7 @@ class FlatMemory {
     return {.order = order(names_),
             .groups = groups,
             .ranges = flat_ranges(*order(names_), groups,
-                                  {.params = values_.flat, .grads = grads_.flat, .bf16 = bf16})};
+                                  {.params = values_.flat, .grads = {grads_.flat}, .bf16 = bf16})};
   }
 
   // In which one rank has everything.

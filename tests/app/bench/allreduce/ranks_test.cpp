@@ -57,8 +57,8 @@ class SpoiledChannel : public Channel {
   std::future<void> all_gather(torch::Tensor tensor, torch::Tensor out) override {
     return channel_->all_gather(tensor, out);
   }
-  std::future<void> all_to_all(torch::Tensor tensor, torch::Tensor out) override {
-    return channel_->all_to_all(tensor, out);
+  std::future<void> all_to_all(torch::Tensor tensor, torch::Tensor out, DealtSizes sizes) override {
+    return channel_->all_to_all(tensor, out, sizes);
   }
   void abort(std::exception_ptr error) noexcept override { channel_->abort(error); }
 

@@ -40,7 +40,7 @@ torch::ScalarType torch_type(ncclDataType_t type) {
   return torch::kFloat32;
 }
 
-enum class Kind { kAllReduce, kBroadcast, kAllGather };
+enum class Kind { kAllReduce, kBroadcast, kAllGather, kReduceScatter };
 
 struct Call {
   Kind kind;
@@ -90,17 +90,23 @@ struct Group {
   void compute(const Round& round) const {
     const torch::NoGradGuard no_grad;
     std::vector<torch::Tensor> sent;
-    for (const auto& call : round.calls) sent.push_back(view(call.send, call.count, call.type).clone());
+    for (const auto& call : round.calls) {
+      const auto count = call.kind == Kind::kReduceScatter ? call.count * round.calls.size() : call.count;
+      sent.push_back(view(call.send, count, call.type).clone());
+    }
     auto sum = sent[0].clone();
     for (size_t i = 1; i < sent.size(); ++i) {
       sum = round.calls[0].operation == ncclMax ? torch::maximum(sum, sent[i]) : sum.add_(sent[i]);
     }
+    int64_t rank = 0;
     for (const auto& call : round.calls) {
       const auto count = call.kind == Kind::kAllGather ? call.count * sent.size() : call.count;
       auto out = view(call.receive, count, call.type);
       if (call.kind == Kind::kAllReduce) out.copy_(sum);
       if (call.kind == Kind::kBroadcast) out.copy_(sent[static_cast<size_t>(call.root)]);
       if (call.kind == Kind::kAllGather) out.copy_(torch::cat(sent));
+      if (call.kind == Kind::kReduceScatter) out.copy_(sum.view({world, -1})[rank]);
+      ++rank;
     }
   }
 };
@@ -240,4 +246,9 @@ ncclResult_t ncclBroadcast(const void* send, void* receive, size_t count, ncclDa
 ncclResult_t ncclAllGather(const void* send, void* receive, size_t count, ncclDataType_t type,
                            ncclComm_t comm, cudaStream_t stream) {
   return collective(comm, stream, {Kind::kAllGather, send, receive, count, type, 0});
+}
+
+ncclResult_t ncclReduceScatter(const void* send, void* receive, size_t count, ncclDataType_t type,
+                               ncclRedOp_t operation, ncclComm_t comm, cudaStream_t stream) {
+  return collective(comm, stream, {Kind::kReduceScatter, send, receive, count, type, 0, operation});
 }

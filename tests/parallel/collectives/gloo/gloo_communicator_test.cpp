@@ -134,6 +134,44 @@ TEST_CASE("over Gloo sums of every dtype are exact, and copies move the bytes of
   }
 }
 
+TEST_CASE("over Gloo a reduce_scatter has the bits of the allreduce, and gather_parts gives them to all") {
+  struct Case {
+    PartBounds bounds;
+    Tensors expected, found;  // by rank
+  };
+  for (const Layout& layout : {Layout{1, 1}, Layout{1, 2, 1}}) {
+    const int world = world_of(layout);
+    std::vector<Case> cases;
+    for (const int64_t n : {1, 997, 100'003}) {
+      PartBounds even{0}, last(static_cast<size_t>(world), 0);  // and everything is the last rank's
+      for (int64_t rank = 1; rank <= world; ++rank) even.push_back(n * rank / world);
+      last.push_back(n);
+      const auto numbers = rounded_numbers(world, n);
+      for (const auto& bounds : {even, last}) {
+        cases.push_back({bounds, tensors_of(numbers), tensors_of(numbers)});
+      }
+    }
+    const auto task = [&](int, Communicator& communicator) {
+      for (const auto& [bounds, expected, found] : cases) {
+        allreduce_all(communicator, expected);
+        run_on_all(communicator, [&, &bounds = bounds, &found = found](Endpoint& endpoint, size_t rank) {
+          return endpoint.reduce_scatter(found[rank], bounds);
+        });
+        run_on_all(communicator, [&, &bounds = bounds, &found = found](Endpoint& endpoint, size_t rank) {
+          return endpoint.gather_parts(found[rank], bounds);
+        });
+      }
+    };
+    for (const auto& error : over_gloo(layout, worlds_of(processes_of(layout)), task)) {
+      CHECK(message_of<Error>(error) == "no error");
+    }
+    for (const auto& one : cases) {
+      INFO(text_of(layout) << " replicas, " << one.found[0].numel() << " elements");
+      CHECK(all_are(one.expected.front(), one.found));
+    }
+  }
+}
+
 namespace {
 
 // The messages that the works of each rank throw.

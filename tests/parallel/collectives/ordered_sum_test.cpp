@@ -5,7 +5,7 @@
 #include <limits>
 
 #include <lockstep/parallel/collectives/channel.h>
-#include <lockstep/parallel/collectives/compressed_sum.h>
+#include <lockstep/parallel/collectives/ordered_sum.h>
 #include <lockstep/parallel/timing/trace.h>
 #include <lockstep/tests/parallel/collectives/between_processes.h>
 #include <lockstep/tests/support/refusal.h>
@@ -110,10 +110,14 @@ TEST_CASE("no elements are a sum, too") {
 }
 
 TEST_CASE("the memory of a compressed sum: 2 bytes to send and to receive, and a part in float") {
-  CHECK(compressed_sum_bytes(12, 2) == 2 * 2 * 12 + 4 * 6);
-  CHECK(compressed_sum_bytes(10, 3) == 2 * 2 * 12 + 4 * 4);  // filled up to three parts of four
-  CHECK(compressed_sum_bytes(1, 4) == 2 * 2 * 4 + 4);
-  CHECK(compressed_sum_bytes(0, 4) == 0);
+  const auto bytes = [](int64_t n, int processes) {
+    return ordered_sum_bytes(n, processes, torch::kBFloat16);
+  };
+  CHECK(bytes(12, 2) == 2 * 2 * 12 + 4 * 6);
+  CHECK(bytes(10, 3) == 2 * 2 * 12 + 4 * 4);  // filled up to three parts of four
+  CHECK(bytes(1, 4) == 2 * 2 * 4 + 4);
+  CHECK(bytes(0, 4) == 0);
+  CHECK(ordered_sum_bytes(10, 3, torch::kFloat32) == 2 * 4 * 12);  // a part is added where it came
 }
 
 // Let x_i be process i's sum, X = |x_0| + |x_1| + ..., and u = format.unit(). Rounding x_i is off by at most
@@ -236,7 +240,7 @@ TEST_CASE("a compressed sum ends when another process is gone, also between its 
         if (halfway) channel->all_to_all(parts, torch::zeros_like(parts)).get();
         return vanish(*group);
       }
-      CompressedSum sum(*channel, 2, Compress::kBf16, torch::ones({10}));
+      OrderedSum sum(*channel, 2, torch::kBFloat16, torch::ones({10}));
       error = refusal_of<PeerError>([&] {
         sum.send_total();
         if (halfway) sum.total();  // else it ends without an error

@@ -1,4 +1,4 @@
-#include <lockstep/parallel/collectives/compressed_sum.h>
+#include <lockstep/parallel/collectives/ordered_sum.h>
 
 namespace lockstep {
 namespace {
@@ -12,16 +12,17 @@ torch::ScalarType sent_type(Compress compress) {
   return compress == Compress::kFp16 ? torch::kHalf : torch::kBFloat16;
 }
 
-int64_t compressed_sum_bytes(int64_t n, int processes) {
+int64_t ordered_sum_bytes(int64_t n, int processes, torch::ScalarType sent) {
   const int64_t part = part_of(n, processes);
-  const int64_t sent_and_received = 2 * processes * part * static_cast<int64_t>(sizeof(int16_t));
-  return sent_and_received + part * static_cast<int64_t>(sizeof(float));  // in which a part is added
+  const int64_t sent_and_received = 2 * processes * part * static_cast<int64_t>(c10::elementSize(sent));
+  if (c10::elementSize(sent) > 2) return sent_and_received;  // a part is added where it was received
+  return sent_and_received + part * static_cast<int64_t>(sizeof(float));
 }
 
-CompressedSum::CompressedSum(Channel& channel, int processes, Compress compress, const torch::Tensor& own)
-    : channel_(&channel), n_(own.numel()) {
+OrderedSum::OrderedSum(Channel& channel, int processes, torch::ScalarType sent, const torch::Tensor& own)
+    : channel_(&channel), n_(own.numel()), added_(own.scalar_type()) {
   const int64_t part = part_of(n_, processes);
-  const auto options = torch::TensorOptions(sent_type(compress));
+  const auto options = torch::TensorOptions(sent);
   parts_ = torch::empty({processes, part}, options.pinned_memory(!own.is_cpu()));
   received_ = torch::empty({processes, part}, options);
   const auto numbers = parts_.view({-1});
@@ -30,15 +31,15 @@ CompressedSum::CompressedSum(Channel& channel, int processes, Compress compress,
   done_ = channel_->all_to_all(parts_, received_);
 }
 
-void CompressedSum::send_total() {
+void OrderedSum::send_total() {
   done_.get();
-  const auto total = received_[0].to(torch::kFloat);  // (part)
+  const auto total = received_[0].to(added_);  // (part); received_[0] itself if it is of that type
   for (int64_t process = 1; process < received_.size(0); ++process) total.add_(received_[process]);
-  received_[0].copy_(total);
+  if (total.scalar_type() != received_.scalar_type()) received_[0].copy_(total);
   done_ = channel_->all_gather(received_[0], parts_);
 }
 
-torch::Tensor CompressedSum::total() {
+torch::Tensor OrderedSum::total() {
   done_.get();
   return parts_.view({-1}).narrow(0, 0, n_);
 }
