@@ -156,7 +156,7 @@ void GradientSync::hold_gradients(const Params& params) {
   const auto element_size = c10::elementSize(c10::toRealValueType(params.front().scalar_type()));
   const auto buckets = plan_buckets(numels, static_cast<int64_t>(element_size), bounds_of(options_));
   buckets_ = std::make_unique<ReadyBuckets>(buckets);
-  *parts_ = options_.shard == Shard::kNone
+  *parts_ = options_.shard == Shard::kNone || endpoint_.world_size() == 1
                 ? BucketParts(flat_layout(numels).size, static_cast<int>(params.size()))
                 : BucketParts(buckets, endpoint_.rank(), endpoint_.world_size());
   rooms_.reset();
@@ -209,7 +209,7 @@ Work GradientSync::post(int bucket) {
   const auto& range = buckets[static_cast<size_t>(bucket)];
   if (rooms_) return post_room(static_cast<size_t>(bucket));
   const auto gradients = gradients_->flat.narrow(0, range.begin, range.end - range.begin);
-  if (options_.shard != Shard::kNone) {
+  if (!parts_->whole()) {
     return endpoint_.reduce_scatter(gradients, parts_->bounds(static_cast<size_t>(bucket)));
   }
   if (!options_.hook) return endpoint_.allreduce_gradients(gradients);

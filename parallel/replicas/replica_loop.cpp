@@ -142,6 +142,13 @@ void ReplicaLoop::run(const std::function<void(int local, Endpoint& endpoint)>& 
 void ReplicaLoop::attach(const std::string& name, const OfReplica<torch::nn::Module&>& module,
                          const GradientSyncOptions& options) {
   require_new_name(name, "attach", parts_->modules.front());
+  if (options.shard != Shard::kNone) {
+    throw UsageError(
+        fmt::format("attach() was called with shard {}, but the optimizers of a loop of your own "
+                    "update whole parameters",
+                    name_of(kShardNames, options.shard)),
+        "use a Trainer, whose optimizers update parts");
+  }
   agree(parts_->options.process_group.get(), "names of attached modules", {name},
         "attach the same modules in all processes, in the same order");
   std::vector<torch::nn::Module*> found(parts_->modules.size());

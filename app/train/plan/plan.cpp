@@ -263,7 +263,8 @@ HeldBytes held_bytes(const TrainPlan& plan) {
     return shared_out && shared ? (all + plan.world_size() - 1) / plan.world_size() : all;
   };
   const bool shares_gradients = trainer.shard == Shard::kGradients;
-  const int64_t rooms = shares_gradients && shared ? 2 * plan.element_bytes() * plan.largest_bucket : 0;
+  const int64_t two_buckets = std::min(all, 2 * plan.element_bytes() * plan.largest_bucket);
+  const int64_t rooms = shares_gradients && shared ? two_buckets : 0;
   const int64_t average = trainer.ema > 0 ? 1 : 0;
   const auto state = part(trainer.shard != Shard::kNone);
   return {.weights = all,

@@ -184,6 +184,13 @@ TEST_CASE("wait() without a backward pass is fine where unused parameters count 
   CHECK_NOTHROW(loop.step(int64_t{2}, wait_alone));
 }
 
+TEST_CASE("a loop whose optimizers update whole parameters takes no shards") {
+  PlainLoop loop(on_cpus(2));
+  CHECK(refusal_of([&] { loop.attach(&Learner::net, {.shard = Shard::kOptimizer}); }) ==
+        "attach() was called with shard optimizer, but the optimizers of a loop of your own update whole "
+        "parameters");
+}
+
 TEST_CASE("wait() with no module attached says to attach it; a second attach() says that there is one") {
   PlainLoop loop(on_cpus(1));
   CHECK_THAT(refusal_and_hint([&] {

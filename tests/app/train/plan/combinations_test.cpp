@@ -39,6 +39,8 @@ void graph(TrainerOptions& options) { options.replica.cuda_graph = CudaGraph::kO
 void tuned(TrainerOptions& options) { options.auto_split = true; }
 void synced(TrainerOptions& options) { options.bn = BnPolicy::kSync; }
 void compressed(TrainerOptions& options) { options.compress = Compress::kBf16; }
+void sharded(TrainerOptions& options) { options.shard = Shard::kOptimizer; }
+void shards_gradients(TrainerOptions& options) { options.shard = Shard::kGradients; }
 void traced(TrainerOptions& options) { options.replica.trace = &any_trace; }
 
 std::function<void(TrainerOptions&)> both(void (*one)(TrainerOptions&),
@@ -121,6 +123,40 @@ const std::vector<Refused> kRefused = {
      {},
      {},
      {"sync.hook"}},
+    {both(sharded, [](auto& o) { o.allreduce = Allreduce::kRing; }),
+     {"shard", "allreduce"},
+     {"--shard", "optimizer", "--allreduce", "ring"},
+     {"--shard optimizer", "--allreduce ring"},
+     {"allreduce ring", "in the order of ranks"}},
+    {both(sharded, [](auto& o) { o.allreduce = Allreduce::kRoot; }),
+     {"shard", "allreduce"},
+     {"--shard", "optimizer", "--allreduce", "root"},
+     {"--shard optimizer", "--allreduce root"},
+     {"allreduce root"}},
+    {both(sharded, compressed),
+     {"shard", "compress"},
+     {"--shard", "optimizer", "--compress", "bf16"},
+     {"--shard optimizer", "--compress"}},
+    {both(sharded, [](auto& o) { o.replica.sync.hook = bf16_hook(); }),
+     {"shard", "hook"},
+     {},
+     {},
+     {"sync.hook"}},
+    {both(sharded, graph),
+     {"shard", "cuda_graph"},
+     {"--shard", "optimizer", "--cuda-graph", "on"},
+     {"--shard optimizer", "--cuda-graph on"},
+     {"CudaGraph::kOn"}},
+    {both(shards_gradients, [](auto& o) { o.accumulate = 2; }),
+     {"shard", "accumulate"},
+     {"--shard", "gradients", "--accumulate", "2"},
+     {"--shard gradients", "--accumulate"},
+     {"Shard::kOptimizer"}},
+    {both(shards_gradients, invariant),
+     {"shard", "invariant"},
+     {"--shard", "gradients", "--invariant"},
+     {"--shard gradients", "--invariant"},
+     {"Shard::kOptimizer"}},
     {both(graph, traced),
      {"cuda_graph", "trace"},
      {"--cuda-graph", "on", "--trace", "t.json"},
@@ -331,6 +367,9 @@ TEST_CASE("similar combinations that make sense are accepted") {
            {"--compress", "fp16", "--precision", "fp16", "--in-flight", "1"},
            {"--invariant", "--precision", "fp16", "--ema", ".9"},
            {"--invariant", "--bn", "root"},
+           {"--shard", "optimizer", "--accumulate", "2"},
+           {"--shard", "optimizer", "--invariant"},
+           {"--shard", "gradients", "--clip-norm", "1", "--sync", "parameterwise"},
            {"--split", "even", "--invariant", "--accumulate", "1"}}) {
     INFO(fmt::format("{}", fmt::join(words, " ")));
     const auto flags = parsed_flags(words);

@@ -54,6 +54,11 @@ TEST_CASE("the plan says how rows are shared, gradients summed, and in which pre
        "(plateau schedule: times 0.5 where the test loss has not fallen for more than 1 epoch), seed 0"},
       {{"--devices", "cpu", "--ema", "0.999"},
        "lr 0.2, tested with an average of the weights (decay 0.999), seed 0"},
+      {{"--devices", "cpux4", "--optimizer", "adam", "--shard", "optimizer"},
+       "of moments; 1/4 of all moments (--shard optimizer)"},
+      {{"--devices", "cpux4", "--ema", ".9", "--shard", "gradients"},
+       "of their average; 1/4 of all gradients and moments (--shard gradients)"},
+      {{"--devices", "cpu", "--shard", "optimizer"}, "one replica: nothing to share out"},
       {kWarmupRecipe + Words{"--bn", "root"}, "the first replica's batch-norm statistics"},
       {kWarmupRecipe + Words{"--bn", "average"}, "the mean of the replicas' batch-norm statistics"},
       {kWarmupRecipe + Words{"--bn", "sync"}, "batch norm with the statistics of the whole batch"},
@@ -62,6 +67,28 @@ TEST_CASE("the plan says how rows are shared, gradients summed, and in which pre
     INFO(fmt::format("{}", fmt::join(words, " ")));
     CHECK_THAT(plan_text(kFewImages + words), ContainsSubstring(says));
   }
+}
+
+// LeNet has 129,068 parameters, and all lie in one bucket.
+TEST_CASE("the plan knows what each replica holds with and without shards") {
+  const int64_t all = 4 * 129'068;
+  const auto held = [](const Words& words) {
+    return held_bytes(
+        planned(kFewImages + Words{"--devices", "cpux4", "--optimizer", "adam", "--ema", ".9"} + words).plan);
+  };
+  const auto none = held({});
+  CHECK(none.weights == all);
+  CHECK(none.gradients == all);
+  CHECK(none.moments == 2 * all);
+  CHECK(none.average == all);
+  const auto optimizer = held({"--shard", "optimizer"});
+  CHECK(optimizer.weights == all);
+  CHECK(optimizer.gradients == all);
+  CHECK(optimizer.moments == 2 * all / 4);
+  CHECK(optimizer.average == all / 4);
+  const auto gradients = held({"--shard", "gradients"});
+  CHECK(gradients.gradients == all / 4 + all);  // the bucket has memory while it is summed
+  CHECK(gradients.moments == 2 * all / 4);
 }
 
 TEST_CASE("combinations that make sense have a plan") {
