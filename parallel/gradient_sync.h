@@ -58,7 +58,7 @@ enum class UnusedParameters {
   kZero,
 };
 
-// What the replicas share out, each keeping a part of every bucket, instead of each having all of it (ZeRO:
+// The state that replicas share out, each keeping a part of every bucket instead of all of it (ZeRO:
 // S. Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", SC 2020).
 // The trained weights have the same bits in all three ways.
 enum class Shard {

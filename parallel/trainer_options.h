@@ -42,12 +42,12 @@ struct TrainerOptions {
   // with its value. Below 1; 0: none. Costs the memory of the parameters once more, and a pass over them per
   // step.
   double ema = 0;
-  // What the replicas share out instead of each having all of it. With kOptimizer each keeps the optimizer's
-  // state, and the average of `ema`, of a part of every bucket of gradients: it gets the part's sums, updates
-  // the part and gives it to the others while it updates the next one. The weights have the same bits as
-  // without it (on GPUs with clip_norm to rounding), and a step moves as many bytes. With kGradients each
-  // also keeps of the gradients that part, and beside it the memory of the bucket that backward fills and of
-  // the one that is summed: bucket_bytes is the bound.
+  // The state that replicas share out instead of each having all of it. With kOptimizer each keeps the
+  // optimizer's state, and the average of `ema`, of a part of every bucket of gradients: it gets the part's
+  // sums, updates the part and gives it to the others while it updates the next one. The weights have the
+  // same bits as without it (on GPUs with clip_norm to rounding), and a step moves as many bytes. With
+  // kGradients each also keeps of the gradients that part, and beside it the memory of the bucket that
+  // backward fills and of the one that is summed: bucket_bytes is the bound.
   Shard shard = Shard::kNone;
   // Micro-batches per shard and step; their gradients are summed over the replicas once. With BnPolicy::kSync
   // the batch is cut into micro-batches before shards, and each is normalised over all replicas.

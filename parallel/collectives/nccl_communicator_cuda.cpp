@@ -237,7 +237,8 @@ class Ranks {
 class EqualParts {
  public:
   // tensor: contiguous
-  EqualParts(torch::Tensor tensor, PartBounds bounds) : tensor_(tensor.view({-1})), bounds_(std::move(bounds)) {
+  EqualParts(torch::Tensor tensor, PartBounds bounds)
+      : tensor_(tensor.view({-1})), bounds_(std::move(bounds)) {
     for (size_t rank = 0; rank < ranks(); ++rank) width_ = std::max(width_, of(rank).numel());
   }
 

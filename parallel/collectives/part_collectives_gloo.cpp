@@ -37,7 +37,7 @@ class Pieces {
     return {begin + size * channel / channels(), begin + size * (channel + 1) / channels()};
   }
 
-  // What of this process's piece a local replica owns. May be empty.
+  // The part of this process's piece that a local replica owns. May be empty.
   Piece owned(const Piece& own, int local) const {
     const int rank = layout().first_rank() + local;
     const auto begin = std::max(own.begin, bound(rank)), end = std::min(own.end, bound(rank + 1));
@@ -63,7 +63,7 @@ class Pieces {
   const PartBounds& bounds_;
 };
 
-// What one channel exchanges. Its own process sends itself nothing.
+// The exchange of one channel. Its own process sends itself nothing.
 struct Exchange {
   int channel = 0;
   torch::Tensor received = {};  // in host memory: one part per other process, in their order

@@ -47,7 +47,7 @@ void check_same_states(const TrainState& found, const TrainState& expected) {
   check_same_tensors(found.average, expected.average);
 }
 
-// What goes on from a state.
+// The trainers that go on from a state.
 TrainState continued(const TrainState& state, int world, Shard shard) {
   auto trainer = make_trainer(wide_layers(), adamw(world, shard));
   trainer.load(state);
@@ -184,7 +184,7 @@ struct Held {
   int64_t most = 0;     // in a step
 };
 
-// Of a trainer of this model with AdamW, per replica.
+// The figures of a trainer of this model with AdamW, per replica.
 Held held_bytes(int world, Shard shard) {
   const CountingAllocator allocator;
   auto options = options_for(world);

@@ -23,7 +23,7 @@ TrainPlan make_train_plan(const TrainFlags& options, std::optional<LoadedData> d
 // Throws UsageError as make_train_plan() does, without reading data.
 void check_train_values(const TrainFlags& options);
 
-// What a replica holds from one step to the next, in bytes.
+// The bytes that a replica holds from one step to the next.
 struct HeldBytes {
   int64_t weights = 0;    // in bf16 and fp16 the fp32 masters
   int64_t gradients = 0;  // with --shard gradients its part, and two buckets

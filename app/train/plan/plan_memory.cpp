@@ -39,7 +39,8 @@ double bytes_after(const std::string& words, const std::string& text) {
 // For the end of a hint: what replicas could share out, if anything.
 std::string or_shards(const TrainPlan& plan) {
   const auto held = held_bytes(plan);
-  if (plan.world_size() == 1 || plan.trainer.shard != Shard::kNone || held.moments + held.average == 0) return {};
+  if (plan.world_size() == 1 || plan.trainer.shard != Shard::kNone || held.moments + held.average == 0)
+    return {};
   return fmt::format("; --shard optimizer leaves each replica 1/{} of {:.0f} MB of moments and averages",
                      plan.world_size(), static_cast<double>(held.moments + held.average) / 1e6);
 }

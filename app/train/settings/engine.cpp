@@ -56,9 +56,10 @@ CLI::Option* add_compress(CLI::App& command, const std::string& flag, TrainFlags
 }
 
 CLI::Option* add_shard(CLI::App& command, const std::string& flag, TrainFlags& flags) {
-  return add_choice(command, flag, flags.trainer.shard, kShardNames,
-                    "What replicas share out, each keeping a part: the optimizer's state, or the gradients as "
-                    "well (ZeRO stages 1 and 2). The weights have the same bits");
+  return add_choice(
+      command, flag, flags.trainer.shard, kShardNames,
+      "What replicas share out, each keeping a part: the optimizer's state, or the gradients as "
+      "well (ZeRO stages 1 and 2). The weights have the same bits");
 }
 
 CLI::Option* add_kernels(CLI::App& command, const std::string& flag, TrainFlags& flags) {

@@ -1,4 +1,4 @@
-// What a run tells the source of its training rows.
+// A run tells the source of its training rows what comes next.
 #include <lockstep/tests/catch.h>
 
 #include <torch/types.h>
