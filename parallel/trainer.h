@@ -153,7 +153,7 @@ class Trainer {
   std::vector<NamedTensor> weights(int local = 0);
 
   // The same with the average of the weights, as evaluate() uses it: without options.ema, and before the
-  // first step, that is weights().
+  // first step, that is weights(). With options.shard all processes call it, since each has parts of it.
   std::vector<NamedTensor> averaged_weights(int local = 0);
 
   // Returns all that the next step depends on, except the options. Complete in the process of rank 0; in the

@@ -114,32 +114,6 @@ TEST_CASE(
   CHECK(all_are(torch::full({5}, 3.F), seen));
 }
 
-// Uneven parts are copied first, which needs kernels: nccl_narrow_sums_test.cpp.
-TEST_CASE("NCCL: a reduce_scatter leaves each owner its part of the sum, and gather_parts gives it to all") {
-  reset_fake_nccl();
-  for (int world = 1; world <= 4; ++world) {
-    INFO(world << " ranks");
-    const auto communicator = nccl(world);
-    PartBounds bounds{0};
-    for (int rank = 0; rank < world; ++rank) bounds.push_back(bounds.back() + 5);
-    const auto host = inputs(world, bounds.back(), torch::kFloat32);
-    const auto expected = exact_sum(host);
-    const auto tensors = to_gpus(host);
-    run_on_all(*communicator, [&](Endpoint& endpoint, size_t rank) {
-      return endpoint.reduce_scatter(tensors[rank], bounds);
-    });
-    synchronize(world);
-    for (size_t rank = 0; rank < host.size(); ++rank) {
-      const auto begin = bounds[rank], end = bounds[rank + 1];
-      CHECK(same_bits(host[rank].slice(0, begin, end), expected.slice(0, begin, end)));
-    }
-    run_on_all(*communicator,
-               [&](Endpoint& endpoint, size_t rank) { return endpoint.gather_parts(tensors[rank], bounds); });
-    synchronize(world);
-    CHECK(all_are(expected, host));
-  }
-}
-
 TEST_CASE("NCCL: ranks of several processes are one world") {
   reset_fake_nccl();
   const auto id = make_nccl_id();
