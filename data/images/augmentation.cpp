@@ -66,6 +66,7 @@ constexpr std::array kSteps = {
 [[noreturn]] void throw_unknown(std::string_view name) {
   std::vector<std::string> names = {"none"};
   for (const auto& step : kSteps) names.emplace_back(step.name);
+  if (name == names.front()) throw UsageError("augmentation none stands beside others", "leave it out");
   const auto meant = nearest(name, names);
   throw UsageError(fmt::format("unknown augmentation '{}'", name),
                    meant ? fmt::format("did you mean '{}'? {}", *meant, kForms) : kForms);

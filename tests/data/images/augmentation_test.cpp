@@ -206,7 +206,7 @@ TEST_CASE("texts that are no augmentation are refused") {
       {"", "unknown augmentation ''"},
       {"flop", "unknown augmentation 'flop'"},
       {"flip,", "unknown augmentation ''"},
-      {"flip,none", "unknown augmentation 'none'"},
+      {"flip,none", "augmentation none stands beside others"},
       {"crop", "augmentation crop needs a number of pixels, 1 to 32767"},
       {"crop:0", "augmentation crop has '0', not a number of pixels, 1 to 32767"},
       {"cutout:1e3", "augmentation cutout has '1e3', not a number of pixels, 1 to 32767"},
