@@ -26,6 +26,19 @@ std::optional<std::vector<double>> numbers_in(std::string_view text) {
   return numbers;
 }
 
+// Pixels / 255 are 0 to 1, so their mean is, too. A smaller deviation makes values that no network computes.
+void refuse_other_units(const std::string& text, const std::vector<double>& mean,
+                        const std::vector<double>& deviation) {
+  constexpr double kLeastDeviation = 1e-6;
+  const bool fits = std::ranges::all_of(mean, [](double number) { return number >= 0 && number <= 1; }) &&
+                    std::ranges::all_of(deviation, [](double number) { return number >= kLeastDeviation; });
+  if (fits) return;
+  throw UsageError(
+      fmt::format("takes means of pixels / 255, from 0 to 1, and deviations of {} at least, got {}",
+                  kLeastDeviation, in_quotes(text)),
+      "divide means and deviations of pixels by 255");
+}
+
 }  // namespace
 
 NormalizeFlag parse_normalize(const std::string& text) {
@@ -36,7 +49,10 @@ NormalizeFlag parse_normalize(const std::string& text) {
   const auto deviation = parts.size() == 2 ? numbers_in(parts.back()) : std::nullopt;
   const bool fits = mean && deviation && mean->size() == deviation->size() &&
                     std::ranges::all_of(*deviation, [](double number) { return number > 0; });
-  if (fits) return {.given = {.mean = *mean, .deviation = *deviation}};
+  if (fits) {
+    refuse_other_units(text, *mean, *deviation);
+    return {.given = {.mean = *mean, .deviation = *deviation}};
+  }
   throw UsageError(
       fmt::format("must be auto, none or MEANS:DEVIATIONS of pixels / 255, as many of both and the "
                   "latter above 0, such as 0.49,0.48,0.45:0.25,0.24,0.26, got {}",

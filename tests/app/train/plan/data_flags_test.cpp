@@ -38,3 +38,11 @@ TEST_CASE("means and deviations are read as auto, none and lists, and written wi
     CHECK_THAT(refusal_of([&] { parse_normalize(text); }), ContainsSubstring("must be auto, none or"));
   }
 }
+
+TEST_CASE("means and deviations of bytes, and those that make infinite values, are refused") {
+  for (const auto* text : {"128:64", "-0.1:1", "0.5,1.01,0:1,1,1", "1e300:1", "0.5:1e-40", "0.5:9e-7"}) {
+    INFO(text);
+    CHECK_THAT(refusal_of([&] { parse_normalize(text); }), ContainsSubstring("means of pixels / 255"));
+  }
+  for (const auto* text : {"0:1", "1:0.000001", "0:255"}) CHECK(parse_normalize(text).any());
+}
