@@ -33,6 +33,18 @@ class ClassReader {
     return folder;
   }
 
+  // Throws DataError, or leaves the path out.
+  void refuse(const std::string& path, const std::string& fault) {
+    const auto shown = is_utf8(path) ? path : with_escaped_bytes(path);
+    if (!skip_unreadable_) {
+      throw DataError(fmt::format("{} {}", shown, fault),
+                      "replace, rename or remove it, or leave such files out with " +
+                          NamedOption{.key = "skip_unreadable"});
+    }
+    left_out_.unreadable.add(shown);
+    left_out_.faults.push_back(shown + " " + fault);
+  }
+
  private:
   // Adds the images of the folder path/below, where `below` is empty or ends with a slash.
   void add_images(const std::string& path, const std::string& below, int depth,
@@ -68,17 +80,6 @@ class ClassReader {
                       .file = {entry.file[0], entry.file[1]}});
   }
 
-  void refuse(const std::string& path, const std::string& fault) {
-    const auto shown = is_utf8(path) ? path : with_escaped_bytes(path);
-    if (!skip_unreadable_) {
-      throw DataError(fmt::format("{} {}", shown, fault),
-                      "replace, rename or remove it, or leave such files out with " +
-                          NamedOption{.key = "skip_unreadable"});
-    }
-    left_out_.unreadable.add(shown);
-    left_out_.faults.push_back(shown + " " + fault);
-  }
-
   const bool skip_unreadable_;
   LeftOutFiles& left_out_;
 };
@@ -91,6 +92,10 @@ std::vector<ClassFolder> read_class_folders(const std::string& path, bool skip_u
   ClassReader reader(skip_unreadable, left_out);
   for (auto& entry : list_folder(path)) {
     const auto below = path + "/" + entry.name;
+    if (entry.kind == EntryKind::kUnreadable) {  // a class, if it is a link to a folder that has gone
+      reader.refuse(below, "cannot be read: " + errno_text(entry.error));
+      continue;
+    }
     if (entry.kind != EntryKind::kFolder) {
       if (is_image_name(entry.name) || is_other_image_name(entry.name)) left_out.outside.add(below);
       continue;

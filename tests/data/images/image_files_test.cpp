@@ -160,6 +160,19 @@ TEST_CASE("each file that is no image is an error with its path, or left out whe
   }
 }
 
+TEST_CASE("a class folder that is a link to nowhere is refused, or left out where that is asked for") {
+  const ImageTree tree = {"train/cat/1.png", "test/cat/1.png"};
+  for (const auto* half : {"train", "test"})
+    std::filesystem::create_symlink("none", tree.path() / half / "dog");
+  const auto path = (tree.path() / "train/dog").string();
+  CHECK(refusal_of<DataError>([&] { found_in(tree); }) ==
+        path + " cannot be read: No such file or directory");
+  const auto found = found_in(tree, {.skip_unreadable = true});
+  CHECK(found.class_names == std::vector<std::string>{"cat"});
+  REQUIRE(found.unreadable.size() == 2);
+  CHECK(found.unreadable[0] == path + " cannot be read: No such file or directory");
+}
+
 TEST_CASE("each folder that makes no data set is an error that names it") {
   struct Case {
     std::vector<std::string> files;
