@@ -32,12 +32,12 @@ struct SameSize {
   std::vector<int64_t> shape() const { return {first.channels, first.height, first.width}; }
 
   void decode_into(int64_t row, uint8_t* bytes_of_row) const {
-    const auto& path = files->at(static_cast<size_t>(row)).path;
-    const auto image = decode(path);
+    const auto& file = files->at(static_cast<size_t>(row));
+    const auto image = decode(file);
     if (image.channels != first.channels || image.height != first.height || image.width != first.width) {
-      throw DataError(fmt::format("{} has {} x {} pixels in {} channels, {} has {} x {} in {}", path.string(),
-                                  image.width, image.height, image.channels, files->front().path.string(),
-                                  first.width, first.height, first.channels),
+      throw DataError(fmt::format("{} has {} x {} pixels in {} channels, {} has {} x {} in {}",
+                                  file.path.string(), image.width, image.height, image.channels,
+                                  files->front().path.string(), first.width, first.height, first.channels),
                       "images of one size make a batch: give an " + ErrorText(NamedOption{"image_size"}));
     }
     std::memcpy(bytes_of_row, image.values.data(), image.values.size());
@@ -48,7 +48,7 @@ SameSize same_size(const std::vector<ImageFile>& files, const detail::ImageDecod
   if (workers < 1)
     throw UsageError(fmt::format("workers is {}", workers), "images need at least 1 to decode");
   if (files.empty()) throw DataError("there are no image files to decode");
-  auto first = decode(files.front().path);
+  auto first = decode(files.front());
   return {std::make_shared<const std::vector<ImageFile>>(files), decode, std::move(first)};
 }
 
@@ -79,11 +79,11 @@ std::vector<int64_t> labels_of(const std::vector<ImageFile>& files) {
 
 std::string hash_of_files(const std::vector<ImageFile>& files, int64_t count) {
   std::string text;
-  for (const auto& [path, label] : std::span(files).first(static_cast<size_t>(count))) {
+  for (const auto& file : std::span(files).first(static_cast<size_t>(count))) {
     std::error_code unreadable;
-    const auto size = std::filesystem::file_size(path, unreadable);
-    text += fmt::format("{}/{}\n{} {}\n", path.parent_path().filename().string(), path.filename().string(),
-                        unreadable ? 0 : size, label);
+    const auto size = std::filesystem::file_size(file.path, unreadable);
+    text += fmt::format("{}/{}\n{} {}\n", file.path.parent_path().filename().string(),
+                        file.path.filename().string(), unreadable ? 0 : size, file.label);
   }
   return fmt::format("{:016x}", xxhash64(std::as_bytes(std::span(text))));
 }

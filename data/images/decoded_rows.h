@@ -32,6 +32,9 @@ namespace lockstep {
 // of another format.
 Pixels decode_file(const std::filesystem::path& path, const DecodeOptions& options);
 
+// As above. Also throws DataError for a file whose size has changed since it was found.
+Pixels decode_file(const ImageFile& file, const DecodeOptions& options);
+
 // Reads what stands before the pixels of a file. Throws as decode_file() does.
 ImageInfo info_of_file(const std::filesystem::path& path);
 
@@ -65,7 +68,7 @@ DataRows streamed_image_rows(const std::vector<ImageFile>& files, const DecodeOp
 namespace detail {
 
 // Returns the image of a file. Several threads call it at once.
-using ImageDecoder = std::function<Pixels(const std::filesystem::path& path)>;
+using ImageDecoder = std::function<Pixels(const ImageFile& file)>;
 
 DataRows resident_image_rows(const std::vector<ImageFile>& files, const ImageDecoder& decode, int workers);
 DataRows streamed_image_rows(const std::vector<ImageFile>& files, const ImageDecoder& decode,

@@ -169,7 +169,7 @@ std::vector<ImageFile> files_of_half(const Half& half, const std::vector<Row>& r
   for (const auto& row : rows) {
     const auto below = names[static_cast<size_t>(row.label)] + "/" + row.image->name;
     digest.add(below, row.image->size);
-    files.push_back({.path = half.path + "/" + below, .label = row.label});
+    files.push_back({.path = half.path + "/" + below, .label = row.label, .size = row.image->size});
   }
   digest.add("", static_cast<int64_t>(rows.size()));  // the end of a half
   return files;

@@ -20,6 +20,7 @@ namespace lockstep {
 struct ImageFile {
   std::filesystem::path path;
   int64_t label = 0;  // index of its class in class_names
+  int64_t size = -1;  // bytes that it had when it was found; -1: not known
 };
 
 struct ImageFolder {

@@ -30,11 +30,11 @@ class ImageFiles : public torch::data::datasets::Dataset<ImageFiles> {
       : files_(std::make_shared<const std::vector<ImageFile>>(std::move(files))), options_(options) {}
 
   torch::data::Example<> get(size_t row) override {
-    const auto& [path, label] = files_->at(row);
-    const auto image = decode_file(path, options_);
+    const auto& file = files_->at(row);
+    const auto image = decode_file(file, options_);
     auto bytes = torch::empty({image.channels, image.height, image.width}, torch::kUInt8);
     std::ranges::copy(image.values, bytes.mutable_data_ptr<uint8_t>());
-    return {bytes, torch::tensor(label, torch::kInt64)};
+    return {bytes, torch::tensor(file.label, torch::kInt64)};
   }
   std::optional<size_t> size() const override { return files_->size(); }
 

@@ -30,18 +30,18 @@ std::vector<ImageFile> numbered_files(int64_t count) {
 }
 
 // Image i has the bytes i, i + 1, ..., in two channels of 2 x 3.
-Pixels numbered_image(const std::filesystem::path& path) {
-  const auto number = std::stoi(path.filename().string());
+Pixels numbered_image(const ImageFile& file) {
+  const auto number = std::stoi(file.path.filename().string());
   Pixels image{.channels = 2, .height = 2, .width = 3};
   for (int p = 0; p < 12; ++p) image.values.push_back(static_cast<uint8_t>(number + p));
   return image;
 }
 
 // Files from 5 on cannot be decoded, and 4 has another size.
-Pixels damaged_image(const std::filesystem::path& path) {
-  const auto number = std::stoi(path.filename().string());
-  if (number >= 5) throw DataError(path.string() + " is truncated", "fetch it again");
-  auto image = numbered_image(path);
+Pixels damaged_image(const ImageFile& file) {
+  const auto number = std::stoi(file.path.filename().string());
+  if (number >= 5) throw DataError(file.path.string() + " is truncated", "fetch it again");
+  auto image = numbered_image(file);
   if (number == 4) image.height = 3, image.values.resize(18);
   return image;
 }
@@ -84,14 +84,14 @@ TEST_CASE("image files become rows, resident and streamed, for any number of wor
 TEST_CASE("every file is decoded once for resident rows, and by the threads that were asked for") {
   std::mutex mutex;
   std::multiset<std::string> decoded;
-  const auto count = [&](const std::filesystem::path& path) {
+  const auto count = [&](const ImageFile& file) {
     const std::lock_guard lock(mutex);
-    decoded.insert(path.string());
-    return numbered_image(path);
+    decoded.insert(file.path.string());
+    return numbered_image(file);
   };
   lockstep::detail::resident_image_rows(numbered_files(40), count, 3);
   CHECK(decoded.size() == 41);  // the first one tells the size
-  for (const auto& [path, label] : numbered_files(40)) CHECK(decoded.count(path.string()) >= 1);
+  for (const auto& file : numbered_files(40)) CHECK(decoded.count(file.path.string()) >= 1);
 }
 
 TEST_CASE("the first file that cannot be decoded, or has another size, is named") {
@@ -118,9 +118,9 @@ TEST_CASE("the first file that cannot be decoded, or has another size, is named"
 
 TEST_CASE("a file that vanishes after the start ends the step that asks for it") {
   std::atomic<bool> there = true;
-  const auto decode = [&](const std::filesystem::path& path) {
-    if (!there) throw DataError(path.string() + " cannot be read: No such file or directory");
-    return numbered_image(path);
+  const auto decode = [&](const ImageFile& file) {
+    if (!there) throw DataError(file.path.string() + " cannot be read: No such file or directory");
+    return numbered_image(file);
   };
   const auto source =
       lockstep::detail::streamed_image_rows(numbered_files(6), decode, {}).sources(torch::kCPU);

@@ -1,4 +1,5 @@
 // Rows of image files, decoded by lockstep_images. The files are Pillow's.
+#include <sys/stat.h>
 #include <torch/types.h>
 
 #include <lockstep/tests/catch.h>
@@ -65,8 +66,13 @@ TEST_CASE("PNG files become the same rows resident, streamed, and through torch:
 TEST_CASE("what is no image is refused with its path") {
   const TempFolder folder;
   const auto truncated = file_of(folder, "cut.png", kFirst.substr(0, 50));
-  const std::vector<std::string> paths = {truncated, file_of(folder, "text.png", "no image"),
-                                          file_of(folder, "empty.png", ""), (folder / "none.png").string(),
+  const auto pipe = (folder / "pipe.png").string();
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  const std::vector<std::string> paths = {truncated,
+                                          pipe,
+                                          file_of(folder, "text.png", "no image"),
+                                          file_of(folder, "empty.png", ""),
+                                          (folder / "none.png").string(),
                                           folder.path().string()};
   for (const auto& path : paths) {
     INFO(path);
@@ -75,4 +81,20 @@ TEST_CASE("what is no image is refused with its path") {
   }
   CHECK(refusal_of<DataError>([&] { decode_file(folder / "none.png", {}); }) ==
         (folder / "none.png").string() + " cannot be read: No such file or directory");
+}
+
+TEST_CASE("a file of another size than it was found with is refused, however well it decodes") {
+  const TempFolder folder;
+  const auto path = file_of(folder, "a.png", kFirst);
+  const auto size = static_cast<int64_t>(kFirst.size());
+  const std::vector<ImageFile> files = {{.path = path, .size = size}};
+  const auto resident = [&] { resident_image_rows(files, {}, 1); };
+  CHECK_NOTHROW(resident());
+  const auto grown = file_of(folder, "a.png", kFirst + "1234");
+  CHECK_NOTHROW(decode_file(grown, {}));  // bytes after the end of an image do not count
+  const auto expected = path + " has changed: it has " + std::to_string(size + 4) + " bytes, and had " +
+                        std::to_string(size) + " when its folder was read";
+  CHECK(refusal_of<DataError>(resident) == expected);
+  CHECK(refusal_of<DataError>([&] { streamed_image_rows(files, {}); }) == expected);
+  CHECK(refusal_of<DataError>([&] { ImageFiles(files).get(0); }) == expected);
 }
