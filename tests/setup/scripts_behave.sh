@@ -319,7 +319,7 @@ case_bundle() {
   [ -e "$folder/include/catch2/catch_all.hpp" ] || sed -i 's/catch_all/catch/' "$work/all.cpp"
   g++ -std=c++20 -DSPDLOG_FMT_EXTERNAL -I "$folder/include" -M "$work/all.cpp" >"$work/headers" ||
     fail "it lacks a header: $(cat "$work/headers")"
-  ! grep -E ' /usr/(local/)?include/(.*/)?(CLI|catch2|fmt|jemalloc|nlohmann|openssl|spdlog|toml|xxhash|z(lib|conf)\.h|png(lib)?(conf)?\.h|j(peglib|config|morecfg)\.h)' \
+  ! grep -E ' /usr/(local/)?include/([^ ]*/)?(CLI|catch2|fmt|jemalloc|nlohmann|openssl|spdlog|toml|xxhash|z(lib|conf)\.h|png(lib)?(conf)?\.h|j(peglib|config|morecfg)\.h)' \
     "$work/headers" || fail "it needs a header of the system"
   # A program links with the bundle alone, without the system's libraries.
   cat >"$work/use.cpp" <<'SOURCE'

@@ -78,10 +78,12 @@ TEST_CASE("the memory estimate counts what compressed gradients travel in") {
     // 2 bytes each to send and to receive, and this process's part in float.
     CHECK(added({1, 1}, SyncMode::kOverlapped, compress) == 4 * 129'120 + 4 * 64'560);
     CHECK(added({3, 1}, SyncMode::kBucketed, compress) == 4 * 129'120 + 4 * 64'560);
-    CHECK(added({1, 1, 1, 1}, SyncMode::kBucketed, compress) == 4 * 129'120 + 4 * 32'280);
+    // From three processes on plain sums travel, too: 4 bytes each to send and to receive.
+    CHECK(added({1, 1, 1, 1}, SyncMode::kBucketed, compress) == 4 * 129'120 + 4 * 32'280 - 8 * 129'120);
     CHECK(added({1, 1}, SyncMode::kParameterwise, compress) == 4 * 102'400 + 4 * 51'200);
     // Three parts are uneven there: 34,134 each for 102,400.
-    CHECK(added({1, 1, 1}, SyncMode::kParameterwise, compress) == 4 * 3 * 34'134 + 4 * 34'134);
+    CHECK(added({1, 1, 1}, SyncMode::kParameterwise, compress) ==
+          4 * 3 * 34'134 + 4 * 34'134 - 8 * 3 * 34'134);
     CHECK(added({1, 1}, SyncMode::kOverlapped, Compress::kNone) == 0);
   }
 }
