@@ -66,7 +66,7 @@ Json json_of(const std::string& file, std::optional<int64_t> row, const Answer& 
   return json;
 }
 
-PredictOutput::PredictOutput(NetworkFacts facts, bool json, Json head)
+PredictOutput::PredictOutput(NetworkFacts facts, bool json, const Json& head)
     : facts_(std::move(facts)), json_(json) {
   if (!json_) return;
   text_ = part_of_line(head);

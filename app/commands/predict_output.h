@@ -35,7 +35,7 @@ Json json_of(const std::string& file, std::optional<int64_t> row, const Answer& 
 class PredictOutput {
  public:
   // head: what the JSON object begins with.
-  PredictOutput(NetworkFacts facts, bool json, Json head);
+  PredictOutput(NetworkFacts facts, bool json, const Json& head);
 
   // row: in a file of several.
   void add(const std::string& file, std::optional<int64_t> row, std::span<const double> probabilities);

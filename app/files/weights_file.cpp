@@ -101,7 +101,11 @@ WeightsFile load_weights_of_program(const std::string& path) {
   return {.model = kProgramModel, .weights = std::move(file.tensors), .facts = std::move(facts)};
 }
 
-std::vector<NamedTensor> load_any_weights(const std::string& path) { return load_file(path).tensors; }
+WeightsFile load_any_weights(const std::string& path) {
+  auto file = load_file(path);
+  auto facts = facts_in(file);
+  return {.model = {}, .weights = std::move(file.tensors), .facts = std::move(facts)};
+}
 
 WeightsFile as_weights_of(const std::string& path, std::vector<NamedTensor> weights,
                           const std::optional<std::string>& named, const std::optional<std::string>& model) {

@@ -35,8 +35,9 @@ WeightsFile load_weights(const std::string& path, const std::optional<std::strin
 // and if the file names a model of lockstep.
 WeightsFile load_weights_of_program(const std::string& path);
 
-// Reads the tensors, of whatever model. Throws WeightsError if the file is missing or damaged.
-std::vector<NamedTensor> load_any_weights(const std::string& path);
+// Reads the tensors of whatever model, which the result does not name. Throws WeightsError if the file is
+// missing or damaged.
+WeightsFile load_any_weights(const std::string& path);
 
 // The same for weights that have been read from `path`. named: the model in their metadata, if there is one.
 WeightsFile as_weights_of(const std::string& path, std::vector<NamedTensor> weights,

@@ -93,6 +93,9 @@ std::vector<std::string> task_notices(const TrainPlan& plan) {
   if (plan.program) {
     if (auto notice = eval_form_notice(*plan.program)) notices.push_back(std::move(*notice));
   }
+  if (plan.start && plan.facts) {
+    if (auto notice = pixels_notice(*plan.start, *plan.facts)) notices.push_back(std::move(*notice));
+  }
   if (const auto& found = plan.data.set.not_finite; !found.empty()) {
     notices.push_back(fmt::format("{}: the loss of such a row may be NaN or infinite", found));
   }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <lockstep/app/files/weights_file.h>
+#include <lockstep/app/train/plan/pixel_changes.h>
 #include <lockstep/data/weights_hash.h>
 #include <lockstep/models/program.h>
 #include <lockstep/support/error.h>
@@ -71,7 +72,9 @@ StartWeights read_start(const std::string& file, torch::nn::Module& module) {
   std::map<std::string, torch::Tensor> by_name;
   for (const auto& [name, tensor] : places) by_name.emplace(name, tensor);
   std::set<std::string> seen;
-  for (auto& given : load_any_weights(file)) {
+  auto read = load_any_weights(file);
+  start.facts = std::move(read.facts);
+  for (auto& given : read.weights) {
     const auto place = by_name.find(given.name);
     if (place == by_name.end()) {
       start.unused.push_back(given.name);
@@ -105,6 +108,16 @@ std::string start_text(const StartWeights& start) {
   if (!start.missing.empty()) text += "; not in the file: " + some_of(start.missing);
   if (!start.unused.empty()) text += "; only in the file: " + some_of(start.unused);
   return text;
+}
+
+std::optional<std::string> pixels_notice(const StartWeights& start, const NetworkFacts& own) {
+  const auto& facts = start.facts;
+  if (!facts || (facts->mean == own.mean && facts->deviation == own.deviation)) return std::nullopt;
+  const auto text = [](const NetworkFacts& of) {
+    return normalize_text({.mean = of.mean, .deviation = of.deviation});
+  };
+  return fmt::format("the weights of {} have learnt from images with --normalize {}, this run has {}",
+                     printable(start.file), text(*facts), text(own));
 }
 
 std::vector<std::string> frozen_names(const std::string& patterns, torch::nn::Module& module) {

@@ -71,6 +71,25 @@ TEST_CASE("a start takes what fits, and lists the rest by name") {
   CHECK(own["W4"].equal(before["W4"]));
 }
 
+TEST_CASE("weights that have learnt from pixels of another range are told of, with both ranges") {
+  const TempFolder folder;
+  const auto source = lenet_of(1);
+  const auto path = (folder / "w.safetensors").string();
+  NetworkFacts facts{.input = "images", .row_shape = {1, 28, 28}, .bytes = true, .classes = {"a", "b"}};
+  facts.mean = {.25};
+  facts.deviation = {.5};
+  save_weights(copies_of(*source.module), "lenet", path, /*overwrite=*/true, facts);
+  const auto start = read_start(path, *lenet_of(2).module);
+  CHECK_FALSE(pixels_notice(start, facts));
+  auto other = facts;
+  other.mean = other.deviation = {};
+  const auto notice = pixels_notice(start, other);
+  REQUIRE(notice);
+  CHECK_THAT(*notice, ContainsSubstring("--normalize 0.25:0.5, this run has none"));
+  const auto of_python = read_start(file_of(folder, copies_of(*source.module)), *lenet_of(2).module);
+  CHECK_FALSE(pixels_notice(of_python, other));
+}
+
 TEST_CASE("a file of which nothing fits is refused with names of both sides") {
   const TempFolder folder;
   const auto file = file_of(folder, {{"module.W1", torch::zeros({20, 1, 3, 3})}});
