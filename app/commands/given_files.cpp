@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr int kDeepest = 16;  // a symbolic link may lead in a circle
 
-void add_entry(const std::string& path, const Entry& entry, GivenFiles& found) {
+void add_entry(const std::string& path, const FolderEntry& entry, GivenFiles& found) {
   const auto refuse = [&](const std::string& why) { found.unreadable.push_back({path, path + " " + why}); };
   if (is_other_image_name(entry.name)) {
     return refuse("is an image of a format that is not read, PNG and JPEG are");
@@ -38,7 +38,7 @@ void add_folder(const std::string& folder, int depth, GivenFiles& found) {
     throw DataError(fmt::format("{} is more than {} folders deep", in_quotes(folder), kDeepest),
                     "see whether a symbolic link leads in a circle, or name folders below it");
   }
-  std::vector<Entry> entries;
+  std::vector<FolderEntry> entries;
   try {
     entries = list_folder(folder);
   } catch (const DataError& error) {

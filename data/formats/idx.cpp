@@ -73,6 +73,7 @@ void IdxReader::check_row(const std::vector<int64_t>& row) const {
   };
   if (std::ranges::equal(row_, row, fits)) return;
   std::vector<std::string> expected;
+  expected.reserve(row.size());
   for (const auto length : row) {
     expected.push_back(length == kAnyLength ? fmt::format("(1 to {})", kLongest) : fmt::format("{}", length));
   }

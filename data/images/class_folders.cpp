@@ -14,7 +14,7 @@ namespace {
 constexpr int kDeepestImages = 4;  // folders in a class folder
 
 // Returns a fault of the entry, found without a look into it; empty: none.
-std::string fault_of_entry(const Entry& entry) {
+std::string fault_of_entry(const FolderEntry& entry) {
   if (!is_utf8(entry.name)) return "has a name that is no UTF-8";
   if (entry.kind == EntryKind::kUnreadable) return "cannot be read: " + errno_text(entry.error);
   if (entry.kind == EntryKind::kOther) return "is not a regular file";
@@ -64,7 +64,7 @@ class ClassReader {
     }
   }
 
-  void add_file(const std::string& folder, const std::string& below, Entry entry,
+  void add_file(const std::string& folder, const std::string& below, FolderEntry entry,
                 std::vector<ClassImage>& images) {
     const auto path = [&] { return folder + "/" + entry.name; };
     if (!is_image_name(entry.name) && !is_other_image_name(entry.name)) {

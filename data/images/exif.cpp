@@ -32,12 +32,12 @@ class Tiff {
 };
 
 // Where the pixel of a row and column that is upright lies in the stored image.
-struct Place {
+struct PixelPlace {
   int row, column;
 };
 
-Place stored_place(const StoredImage& stored, int orientation, int y, int x) {
-  Place place = exchanges_sides(orientation) ? Place{x, y} : Place{y, x};
+PixelPlace stored_place(const StoredImage& stored, int orientation, int y, int x) {
+  PixelPlace place = exchanges_sides(orientation) ? PixelPlace{x, y} : PixelPlace{y, x};
   const bool from_bottom = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
   const bool from_right = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
   if (from_bottom) place.row = stored.height - 1 - place.row;

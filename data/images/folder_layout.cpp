@@ -15,7 +15,7 @@ namespace {
 
 using FolderNames = std::vector<std::string>;
 
-FolderNames folders_in(const std::vector<Entry>& entries) {
+FolderNames folders_in(const std::vector<FolderEntry>& entries) {
   FolderNames names;
   for (const auto& entry : entries) {
     if (entry.kind == EntryKind::kFolder) names.push_back(entry.name);
@@ -38,7 +38,7 @@ std::string the_one(const std::string& folder, const FolderNames& folders,
   return found;
 }
 
-[[noreturn]] void refuse_without_folders(const std::string& folder, const std::vector<Entry>& entries) {
+[[noreturn]] void refuse_without_folders(const std::string& folder, const std::vector<FolderEntry>& entries) {
   const auto image = std::ranges::find_if(entries, [](const auto& entry) {
     return is_image_name(entry.name) || is_other_image_name(entry.name);
   });

@@ -36,8 +36,8 @@ bool has_ending(std::span<const std::string_view> endings, std::string_view name
          std::ranges::find(endings, in_small_letters(name.substr(dot))) != endings.end();
 }
 
-Entry entry_of(int folder, const dirent& found) {
-  Entry entry{.name = found.d_name};
+FolderEntry entry_of(int folder, const dirent& found) {
+  FolderEntry entry{.name = found.d_name};
   if (found.d_type == DT_DIR) {
     entry.kind = EntryKind::kFolder;
     return entry;
@@ -61,10 +61,10 @@ Entry entry_of(int folder, const dirent& found) {
 
 }  // namespace
 
-std::vector<Entry> list_folder(const std::string& path) {
+std::vector<FolderEntry> list_folder(const std::string& path) {
   const std::unique_ptr<DIR, CloseFolder> folder(::opendir(path.c_str()));
   if (!folder) refuse_folder(path, errno);
-  std::vector<Entry> entries;
+  std::vector<FolderEntry> entries;
   while (true) {
     errno = 0;
     const dirent* found = ::readdir(folder.get());
@@ -72,7 +72,7 @@ std::vector<Entry> list_folder(const std::string& path) {
     if (!found) break;
     if (found->d_name[0] != '.') entries.push_back(entry_of(::dirfd(folder.get()), *found));
   }
-  std::ranges::sort(entries, {}, &Entry::name);
+  std::ranges::sort(entries, {}, &FolderEntry::name);
   return entries;
 }
 

@@ -10,7 +10,7 @@ namespace lockstep {
 
 enum class EntryKind { kFile, kFolder, kOther /* a pipe, a socket, a device */, kUnreadable };
 
-struct Entry {
+struct FolderEntry {
   std::string name;
   EntryKind kind = EntryKind::kFile;
   int error = 0;       // why it is unreadable, an errno
@@ -21,7 +21,7 @@ struct Entry {
 // Returns the entries in order of their names. A name that begins with a dot is hidden and left out. A
 // symbolic link stands for what it leads to; one that leads nowhere is unreadable. Costs one readdir(), and
 // one stat() of each entry that is no folder. Throws DataError if the folder cannot be read.
-std::vector<Entry> list_folder(const std::string& path);
+std::vector<FolderEntry> list_folder(const std::string& path);
 
 // Returns true for names that end with .png, .jpg or .jpeg, in any case.
 bool is_image_name(std::string_view name);

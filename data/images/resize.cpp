@@ -26,6 +26,9 @@ struct Filter {
   std::vector<int32_t> weights = {};
 };
 
+// As Pillow rounds.
+int rounded(double number) { return static_cast<int>(std::floor(number + .5)); }
+
 Filter make_filter(int input, int64_t output, int64_t first, int count) {
   const double scale = static_cast<double>(input) / static_cast<double>(output);
   const double half_width = std::max(scale, 1.0);
@@ -33,8 +36,8 @@ Filter make_filter(int input, int64_t output, int64_t first, int count) {
   std::vector<double> shares;
   for (int i = 0; i < count; ++i) {
     const double center = (static_cast<double>(first + i) + .5) * scale;
-    const int begin = std::max(static_cast<int>(center - half_width + .5), 0);
-    const int end = std::min(static_cast<int>(center + half_width + .5), input);
+    const int begin = std::max(rounded(center - half_width), 0);
+    const int end = std::min(rounded(center + half_width), input);
     shares.clear();
     double sum = 0;
     for (int k = begin; k < end; ++k) {
@@ -43,7 +46,7 @@ Filter make_filter(int input, int64_t output, int64_t first, int count) {
     }
     filter.windows.push_back({begin, end - begin, filter.weights.size()});
     for (const double share : shares) {
-      filter.weights.push_back(static_cast<int32_t>(.5 + share / sum * (1 << kFraction)));
+      filter.weights.push_back(rounded(share / sum * (1 << kFraction)));
     }
   }
   return filter;
