@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -18,5 +20,9 @@ inline std::vector<std::string_view> split_text(std::string_view text, char sepa
   }
   return parts;
 }
+
+// The views of a temporary would outlive it.
+template <std::same_as<std::string> Text>
+std::vector<std::string_view> split_text(Text&& text, char separator) = delete;
 
 }  // namespace lockstep

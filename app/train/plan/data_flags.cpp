@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 #include <vector>
 
 #include <lockstep/support/error.h>
@@ -15,11 +16,12 @@ namespace lockstep {
 SyntheticShape parse_synthetic_shape(const std::string& text) {
   const auto colon = text.find(':');
   std::vector<std::optional<int64_t>> numbers;
-  for (const auto& part : split_text(text.substr(0, colon), 'x')) {
+  for (const auto& part : split_text(std::string_view(text).substr(0, colon), 'x')) {
     numbers.push_back(parse_count<int64_t>(part));
   }
   SyntheticShape shape;
-  if (colon != std::string::npos) numbers.push_back(parse_count<int64_t>(text.substr(colon + 1)));
+  if (colon != std::string::npos)
+    numbers.push_back(parse_count<int64_t>(std::string_view(text).substr(colon + 1)));
   const bool fits = numbers.size() == (colon == std::string::npos ? 3 : 4) &&
                     std::ranges::all_of(numbers, [](const auto& number) { return number.value_or(0) > 0; });
   if (!fits) {
