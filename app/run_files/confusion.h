@@ -1,4 +1,4 @@
-// Which classes a network takes for which: counts of rows by their class and by the answer.
+// The classes that a network takes for others: counts of rows by their class and by the answer.
 #pragma once
 
 #include <cstdint>

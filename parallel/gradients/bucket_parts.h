@@ -1,5 +1,5 @@
-// Which rank owns which part of the flat buffers, where the replicas share out the optimizer's state: a
-// contiguous part of each bucket. The owner has the part's sums of gradients, updates its parameters and
+// The parts of the flat buffers that ranks own, where the replicas share out the optimizer's state: each has
+// a contiguous part of each bucket. The owner has the part's sums of gradients, updates its parameters and
 // gives them to the others.
 //
 // No torch in here.

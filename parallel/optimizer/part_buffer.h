@@ -59,7 +59,7 @@ class PartBuffer {
   void take(const std::vector<NamedTensor>& tensors) const;
 
   // A collective: all ranks take rank 0's tensors, which are there for each parameter by prefix and name.
-  // Those of others are ignored.
+  // The tensors of other ranks are ignored.
   void load(const std::vector<NamedTensor>& state, const std::string& prefix, Endpoint& endpoint) const;
 
  private:
