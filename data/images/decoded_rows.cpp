@@ -75,15 +75,21 @@ std::vector<int64_t> labels_of(const std::vector<ImageFile>& files) {
   return labels;
 }
 
+// The folder's reader has looked already, unless the file was found in another way. 0: it cannot be read.
+int64_t size_of(const ImageFile& file) {
+  if (file.size >= 0) return file.size;
+  std::error_code unreadable;
+  const auto size = std::filesystem::file_size(file.path, unreadable);
+  return unreadable ? 0 : static_cast<int64_t>(size);
+}
+
 }  // namespace
 
 std::string hash_of_files(const std::vector<ImageFile>& files, int64_t count) {
   std::string text;
   for (const auto& file : std::span(files).first(static_cast<size_t>(count))) {
-    std::error_code unreadable;
-    const auto size = std::filesystem::file_size(file.path, unreadable);
     text += fmt::format("{}/{}\n{} {}\n", file.path.parent_path().filename().string(),
-                        file.path.filename().string(), unreadable ? 0 : size, file.label);
+                        file.path.filename().string(), size_of(file), file.label);
   }
   return fmt::format("{:016x}", xxhash64(std::as_bytes(std::span(text))));
 }
