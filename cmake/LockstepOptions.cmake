@@ -6,7 +6,7 @@ option(LOCKSTEP_BUILD_TORCH_UNTRIED "Accept a LibTorch of a version that lockste
 set(LOCKSTEP_BUILD_BUNDLE "" CACHE PATH "A folder made by scripts/setup.sh --bundle, searched before the system")
 set(LOCKSTEP_BUILD_SANITIZE "" CACHE STRING "Sanitizers for lockstep's own code, as for -fsanitize=")
 set(LOCKSTEP_BUILD_TESTS "auto" CACHE STRING "Tests: auto (on where Catch2 is installed, off inside another project), on, off")
-set(LOCKSTEP_BUILD_BATCH 40 CACHE STRING
+set(LOCKSTEP_BUILD_BATCH 75 CACHE STRING
     "Sources of one compilation: more make a whole build quicker, and the next one after a change slower")
 option(LOCKSTEP_BUILD_CORE_ONLY "Build and test only the parts without LibTorch (for ThreadSanitizer)" OFF)
 set_property(CACHE LOCKSTEP_BUILD_CUDA LOCKSTEP_BUILD_TESTS PROPERTY STRINGS auto on off)
@@ -17,7 +17,7 @@ function(lockstep_stop problem remedy)
 endfunction()
 
 if(NOT LOCKSTEP_BUILD_BATCH MATCHES "^[1-9][0-9]*$")
-  lockstep_stop("LOCKSTEP_BUILD_BATCH is '${LOCKSTEP_BUILD_BATCH}', expected a number from 1" "-DLOCKSTEP_BUILD_BATCH=40")
+  lockstep_stop("LOCKSTEP_BUILD_BATCH is '${LOCKSTEP_BUILD_BATCH}', expected a number from 1" "-DLOCKSTEP_BUILD_BATCH=75")
 endif()
 
 # Sets `out` to the folder of the downloads of scripts/setup.sh.

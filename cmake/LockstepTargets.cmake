@@ -108,8 +108,21 @@ endif()
 
 # Small sources are compiled together: a single one would spend most of its time on templates of torch, whose precompiled
 # header does not hold their instances, of CLI11, JSON and {fmt}.
-set_target_properties(lockstep_core lockstep_app_core lockstep lockstep_loops lockstep_app
-  PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${LOCKSTEP_BUILD_BATCH})
+#
+# lockstep_even_units(target...): call it when the targets have all their sources. Their units have equally many, and at most
+# LOCKSTEP_BUILD_BATCH: a last unit of a few would cost as much again.
+function(lockstep_even_units)
+  foreach(target IN LISTS ARGN)
+    get_target_property(sources ${target} SOURCES)
+    list(FILTER sources INCLUDE REGEX "\\.cpp$")
+    list(LENGTH sources count)
+    math(EXPR units "(${count} + ${LOCKSTEP_BUILD_BATCH} - 1) / ${LOCKSTEP_BUILD_BATCH}")
+    if(units GREATER 0)
+      math(EXPR size "(${count} + ${units} - 1) / ${units}")
+      set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${size})
+    endif()
+  endforeach()
+endfunction()
 
 # lockstep_compile_together(target text): sources with this text come last, so that few units compile what it stands for.
 # CMake lists units backwards: these, which take longest, are compiled first.

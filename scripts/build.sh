@@ -2,11 +2,11 @@
 # shellcheck shell=bash
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-# Prints the number of compilers to run: one per core, as far as memory allows. One that uses torch takes 2.1 GB.
+# Prints the number of compilers to run: one per core, as far as memory allows. One that uses torch takes 2.5 GB.
 build_jobs() {
   local cores memory
   cores=$(nproc)
-  memory=$(awk '/^MemAvailable:/ { print int($2 / 2100000) }' /proc/meminfo)
+  memory=$(awk '/^MemAvailable:/ { print int($2 / 2500000) }' /proc/meminfo)
   [ "$memory" -ge 1 ] || memory=1
   echo $((cores < memory ? cores : memory))
 }

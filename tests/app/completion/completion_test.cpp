@@ -59,9 +59,12 @@ std::string zsh_body(const std::string& text, std::string command) {
   return begin == std::string::npos ? "" : text.substr(begin, text.find("\n}\n", begin) - begin);
 }
 
-// The section of one command, with plain hyphens.
-std::string man_section(const std::string& text, const std::string& command) {
-  auto plain = std::regex_replace(text, std::regex(R"(\\-)"), "-");
+std::string with_plain_hyphens(const std::string& man) {
+  return std::regex_replace(man, std::regex(R"(\\-)"), "-");
+}
+
+// The section of one command, in a text with plain hyphens.
+std::string man_section(const std::string& plain, const std::string& command) {
   const auto begin = std::min(plain.find(".SS \"" + command + " "), plain.size());
   return plain.substr(begin, plain.find("\n.S", begin + 1) - begin);
 }
@@ -71,7 +74,7 @@ struct Texts {
   CommandOutline program = outline_of(*app, "lockstep");
   std::string bash = bash_completion(program);
   std::string zsh = zsh_completion(program);
-  std::string man = man_page(program, "1.2.3");
+  std::string man = with_plain_hyphens(man_page(program, "1.2.3"));
 };
 
 void check_values(const Texts& texts, const std::string& flag, const std::vector<std::string>& values) {
