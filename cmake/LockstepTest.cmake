@@ -6,7 +6,8 @@
 # slow, fault) are given for the whole executable, or to one case as a Catch2 tag: TEST_CASE("...", "[cuda]").
 # NEEDS_CUDA: all cases need CUDA; a build without CUDA leaves the executable out.
 # program: the cases start the program, often; builds with a sanitizer leave the executable out, it would take minutes.
-# slow: half a minute or more on two idle cores, also if only with a sanitizer; ctest starts such tests first.
+# slow: twenty seconds or more on two idle cores, also if only with a sanitizer, where test.sh --all leaves them out; ctest
+# starts such tests first.
 # A case labelled cuda (cuda2) is skipped on a machine with no GPU (fewer than two). Other cases that cannot run
 # on a machine call SKIP_CASE("why") of <lockstep/tests/skip.h>.
 function(lockstep_add_test)

@@ -139,7 +139,8 @@ TEST_CASE("what is no rate is refused, and the trainer goes on") {
   CHECK(own.steps_taken() == 1);
 }
 
-TEST_CASE("a run that breaks anywhere goes on with its rate, bit by bit, in one process and in two") {
+TEST_CASE("a run that breaks anywhere goes on with its rate, bit by bit, in one process and in two",
+          "[cpu][slow]") {
   struct Case {
     std::string name;
     LrSchedule lr;

@@ -181,7 +181,7 @@ TEST_CASE("sharded weights have the bits of unsharded ones: the same for every n
   for (const int world : {1, 2, 8}) check_same_weights(invariant, world);
 }
 
-TEST_CASE("sharded weights have the bits of unsharded ones: processes") {
+TEST_CASE("sharded weights have the bits of unsharded ones: processes", "[cpu][slow]") {
   for (const Layout& layout : {Layout{1, 1}, Layout{1, 1, 1}}) {
     for (const auto& row : kOptimizers) check_same_in_processes(row, layout, kSteps);
   }

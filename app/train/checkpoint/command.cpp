@@ -67,7 +67,7 @@ struct Listed {
 Listed look_at(const RunFolder& run, int64_t step) {
   const auto path = run.checkpoint(step);
   Listed listed{.step = step, .bytes = bytes_in(path)};
-  for (const auto* name : {"last", "best"}) {
+  for (const auto* name : {kLastLink, kBestLink}) {
     std::error_code ignored;
     if (fs::read_symlink(run.checkpoints() / name, ignored) == path.filename())
       listed.names.emplace_back(name);

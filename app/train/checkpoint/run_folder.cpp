@@ -140,13 +140,23 @@ fs::path RunFolder::checkpoint(int64_t step) const {
 std::vector<int64_t> RunFolder::steps() const { return numbers_in(checkpoints(), kStep); }
 
 std::optional<double> RunFolder::best_score() const {
-  const auto position = position_of(checkpoints() / "best");  // a damaged checkpoint is not the best
+  const auto position = position_of(checkpoints() / kBestLink);  // a damaged checkpoint is not the best
   return position ? position->last_score() : std::nullopt;
 }
 
 void RunFolder::require_writable() const {
   require_writable_folder(path_);
   require_writable_folder(checkpoints());
+  for (const auto* name : {kLastLink, kBestLink}) {
+    std::error_code ignored;
+    const auto link = checkpoints() / name;
+    const auto status = fs::symlink_status(link, ignored);
+    if (!fs::exists(status) || fs::is_symlink(status)) continue;
+    throw OutputError(
+        fmt::format("'{}' is {}, a run has a link to one of its checkpoints there", link.native(),
+                    fs::is_directory(status) ? "a folder" : "a file"),
+        "a copy that followed the links? remove it: the checkpoints themselves are named step-...");
+  }
 }
 
 void RunFolder::require_free() const {

@@ -26,6 +26,10 @@
 
 namespace lockstep {
 
+// The links in the folder of checkpoints.
+inline constexpr const char* kLastLink = "last";
+inline constexpr const char* kBestLink = "best";
+
 class RunFolder {
  public:
   // An empty path is the current folder.
@@ -43,7 +47,7 @@ class RunFolder {
   std::optional<double> best_score() const;
 
   // Throws OutputError if this process could not write to the folder and that of its checkpoints, or could
-  // not make them. Changes nothing.
+  // not make them, or if something else stands where its links would. Changes nothing.
   void require_writable() const;
 
   // Throws OutputError if there is anything in the folder.

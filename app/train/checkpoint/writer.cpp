@@ -17,9 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kLast = "last";
-constexpr const char* kBest = "best";
-
 int64_t bytes_of(const TrainState& state) {
   int64_t bytes = 0;
   const auto add = [&](const std::vector<NamedTensor>& tensors) {
@@ -76,8 +73,8 @@ void CheckpointWriter::write(RunState state, std::optional<double> score, double
   const auto path = run_.checkpoint(step);
   if (options_.before) options_.before();
   write_checkpoint(path, to_checkpoint(std::move(state)));
-  link_checkpoint(path, kLast);
-  if (best) link_checkpoint(path, kBest);
+  link_checkpoint(path, kLastLink);
+  if (best) link_checkpoint(path, kBestLink);
   written_ = step;
   cost.wrote = watch.lap();
   if (options_.written) options_.written(cost);
@@ -86,7 +83,7 @@ void CheckpointWriter::write(RunState state, std::optional<double> score, double
 
 void CheckpointWriter::remove_old() const {
   std::error_code ignored;
-  const auto best = fs::read_symlink(run_.checkpoints() / kBest, ignored);
+  const auto best = fs::read_symlink(run_.checkpoints() / kBestLink, ignored);
   auto steps = run_.steps();
   const auto keep = static_cast<size_t>(options_.keep);
   if (steps.size() <= keep) return;

@@ -159,7 +159,7 @@ void check_same(const Result& found, const Result& expected) {
 
 }  // namespace
 
-TEST_CASE("a run that is loaded into a new trainer before every step gives the same bits") {
+TEST_CASE("a run that is loaded into a new trainer before every step gives the same bits", "[cpu][slow]") {
   for (const auto& wanted : cases()) {
     for (const int world : wanted.worlds) {
       INFO(wanted.name << ", " << world << " replicas");

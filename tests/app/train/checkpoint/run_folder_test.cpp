@@ -94,6 +94,25 @@ TEST_CASE("a folder that only other users may write to is found") {
                     "cannot make the run folder '" + (folder / "new").string() + "': Permission denied");
 }
 
+TEST_CASE("a copy of a run that followed its links is found before anything is trained") {
+  const TempFolder folder;
+  const RunFolder run(folder / "run");
+  run.create();
+  fs::create_directory_symlink("step-00000001",
+                               run.checkpoints() / "last");  // leads nowhere: a link all the same
+  run.require_writable();
+  for (const auto* name : {"last", "best"}) {
+    fs::remove(run.checkpoints() / name);
+    fs::create_directory(run.checkpoints() / name);
+    CHECK_THROWS_WITH(run.require_writable(), ContainsSubstring(std::string(name) + "' is a folder"));
+    fs::remove(run.checkpoints() / name);
+    write_file(run.checkpoints() / name, "");
+    CHECK_THROWS_WITH(run.require_writable(), ContainsSubstring(std::string(name) + "' is a file"));
+    fs::remove(run.checkpoints() / name);
+  }
+  run.require_writable();
+}
+
 TEST_CASE("a new numbered run needs a folder of runs that can be made or written to") {
   const TempFolder folder;
   const InFolder here(folder.path());

@@ -21,7 +21,7 @@ std::string recipe_plan(const SmallData& data, const Words& words) {
 
 }  // namespace
 
-TEST_CASE("every recipe has its chapter's values, on 1, 2 and 3 devices") {
+TEST_CASE("every recipe has its chapter's values, on 1, 2 and 3 devices", "[cpu][slow]") {
   const SmallData data(1000, 10);
   for (const auto& recipe : kRecipes) {
     for (const int64_t devices : {1, 2, 3}) {

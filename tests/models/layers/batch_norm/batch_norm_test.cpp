@@ -8,7 +8,7 @@
 using namespace lockstep;
 using namespace lockstep::testing;
 
-TEST_CASE("fused batch normalisation, addition and ReLU are torch's in double") {
+TEST_CASE("fused batch normalisation, addition and ReLU are torch's in double", "[cpu][slow]") {
   check_batch_norms(torch::kCPU);
 }
 
