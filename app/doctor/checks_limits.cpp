@@ -48,7 +48,8 @@ Judgement judge_memory(const Facts& facts) {
   const auto text =
       fmt::format("{} of {} available", size_text(limits.available_bytes), size_text(limits.memory_bytes));
   const auto* hint =
-      "end other programs, or raise the limit of the container; LeNet needs .3 GiB, ResNet-18 2 GiB";
+      "end other programs, or raise the limit of the container; LeNet needs .3 GiB, ResNet-18 2 GiB. Several "
+      "replicas need less with train --shard, which shares out what each keeps";
   if (limits.available_bytes < kGiB / 2) return {Health::kFail, text, hint};
   return limits.available_bytes < 2 * kGiB ? Judgement{Health::kWarn, text, hint}
                                            : Judgement{Health::kOk, text};

@@ -158,7 +158,11 @@ Model set_model(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan
   std::vector<int64_t> trained;  // the sizes of parameters
   for (const auto& param : model.module->parameters()) {
     plan.parameter_count += param.numel();
-    if (param.requires_grad()) trained.push_back(param.numel());
+    if (param.requires_grad()) {
+      trained.push_back(param.numel());
+    } else {
+      plan.frozen_count += param.numel();
+    }
   }
   plan.largest_bucket = largest_bucket(trained, plan.element_bytes(), plan.trainer.replica.sync);
   if (!plan.program) plan.has_batch_norm = !model.module->buffers().empty();
@@ -256,20 +260,21 @@ int64_t elements_of_16_bits(const TrainPlan& plan, const ModelCosts& costs, torc
 }  // namespace
 
 HeldBytes held_bytes(const TrainPlan& plan) {
-  const auto& trainer = plan.trainer;
-  const int64_t all = plan.element_bytes() * plan.parameter_count;
-  const bool shared = plan.world_size() > 1;
+  return held_bytes(plan, plan.world_size(), plan.trainer.shard);
+}
+
+HeldBytes held_bytes(const TrainPlan& plan, int replicas, Shard shard) {
+  const int64_t trained = plan.gradient_bytes();
   const auto part = [&](bool shared_out) {
-    return shared_out && shared ? (all + plan.world_size() - 1) / plan.world_size() : all;
+    return shared_out ? (trained + replicas - 1) / replicas : trained;
   };
-  const bool shares_gradients = trainer.shard == Shard::kGradients;
-  const int64_t two_buckets = std::min(all, 2 * plan.element_bytes() * plan.largest_bucket);
-  const int64_t rooms = shares_gradients && shared ? two_buckets : 0;
-  const int64_t average = trainer.ema > 0 ? 1 : 0;
-  const auto state = part(trainer.shard != Shard::kNone);
-  return {.weights = all,
-          .gradients = part(shares_gradients) + rooms,
-          .moments = state * (kept_of(trainer) - average),
+  const bool shares_gradients = shard == Shard::kGradients && replicas > 1;
+  const int64_t two_buckets = std::min(trained, 2 * plan.element_bytes() * plan.largest_bucket);
+  const int64_t average = plan.trainer.ema > 0 ? 1 : 0;
+  const auto state = part(shard != Shard::kNone);
+  return {.weights = plan.element_bytes() * plan.parameter_count,
+          .gradients = part(shares_gradients) + (shares_gradients ? two_buckets : 0),
+          .moments = state * (kept_of(plan.trainer) - average),
           .average = state * average};
 }
 
@@ -302,7 +307,7 @@ int64_t host_bytes(const TrainPlan& plan) {
   for (const auto& device : plan.trainer.devices) distinct.insert(device.str());
   bytes += plan.data.ahead_bytes * std::ssize(distinct);
   if (plan.keeps_checkpoints)
-    bytes += plan.element_bytes() * (1 + kept_of(plan.trainer)) * plan.parameter_count;
+    bytes += plan.element_bytes() * plan.parameter_count + kept_of(plan.trainer) * plan.gradient_bytes();
   const int processes = plan.world.place.processes;
   const auto compress = plan.trainer.compress;
   if (compress != Compress::kNone)

@@ -34,6 +34,9 @@ struct HeldBytes {
 };
 HeldBytes held_bytes(const TrainPlan& plan);
 
+// The same of one among so many replicas, with what they share out then.
+HeldBytes held_bytes(const TrainPlan& plan, int replicas, Shard shard);
+
 // Returns an estimate of the bytes that one replica needs on such a device for a step of this many rows.
 int64_t replica_bytes(const TrainPlan& plan, int64_t rows, torch::DeviceType device);
 

@@ -36,13 +36,35 @@ double bytes_after(const std::string& words, const std::string& text) {
   return number * (is("GiB") ? 1 << 30 : is("MiB") ? 1 << 20 : is("KiB") ? 1 << 10 : 1);
 }
 
-// For the end of a hint: what replicas could share out, if anything.
+// Returns true if the engine takes these options with --shard.
+bool can_share(TrainerOptions trainer, Shard shard) {
+  trainer.shard = shard;
+  try {
+    trainer.check_combination();
+    return true;
+  } catch (const UsageError&) {
+    return false;
+  }
+}
+
+// For the end of a hint: the first --shard beyond the plan's own that leaves each replica less.
 std::string or_shards(const TrainPlan& plan) {
-  const auto held = held_bytes(plan);
-  if (plan.world_size() == 1 || plan.trainer.shard != Shard::kNone || held.moments + held.average == 0)
-    return {};
-  return fmt::format("; --shard optimizer leaves each replica 1/{} of {:.0f} MB of moments and averages",
-                     plan.world_size(), static_cast<double>(held.moments + held.average) / 1e6);
+  const auto held = held_bytes(plan).all();
+  for (const auto& [name, shard] : kShardNames) {
+    if (shard <= plan.trainer.shard || !can_share(plan.trainer, shard)) continue;
+    const auto left = held_bytes(plan, plan.world_size(), shard).all();
+    if (left >= held) continue;
+    return fmt::format(
+        "; with --shard {} each replica keeps {} of weights, gradients and moments instead of {}", name,
+        megabytes_text(left), megabytes_text(held));
+  }
+  return {};
+}
+
+// The plan of most replicas.
+const TrainPlan& largest(std::span<const TrainPlan> plans) {
+  return *std::max_element(plans.begin(), plans.end(),
+                           [](const auto& a, const auto& b) { return a.world_size() < b.world_size(); });
 }
 
 // The largest batch that should fit by the plan's estimate, but at most half of the one that failed; 0 if no
@@ -69,7 +91,7 @@ void need_memory_for(std::span<const TrainPlan> plans) {
       bytes,
       fmt::format("training {} per step on {}", counted(first.batch_size, first.data.set.row_noun),
                   plans.size() > 1 ? "all lists at once" : to_string(first.trainer.devices)),
-      "--batch-size, or fewer replicas (--devices)" + or_shards(first));
+      "--batch-size, or fewer replicas (--devices)" + or_shards(largest(plans)));
 }
 
 MemoryError out_of_memory(const std::string& words, const TrainPlan& plan) {

@@ -11,6 +11,8 @@ int64_t TrainPlan::element_bytes() const {
   return trainer.replica.precision == Precision::kFp64 ? sizeof(double) : sizeof(float);
 }
 
+int64_t TrainPlan::gradient_bytes() const { return element_bytes() * (parameter_count - frozen_count); }
+
 std::string TrainPlan::replica_device(int rank) const {
   return world.single_process() ? trainer.devices.at(static_cast<size_t>(rank)).str()
                                 : world.replica_device(rank);
@@ -23,7 +25,7 @@ std::string TrainPlan::device_lists() const {
 std::optional<int64_t> TrainPlan::wire_bytes() const {
   if (world.single_process()) return 0;
   if (trainer.allreduce == Allreduce::kNccl) return std::nullopt;
-  const int64_t bytes = parameter_count * element_bytes();
+  const int64_t bytes = gradient_bytes();
   if (!trainer.replica.invariant) {
     return wire_bytes_of_sum(bytes, world.place.processes, trainer.compress);
   }

@@ -38,6 +38,7 @@ struct TrainPlan {
   std::vector<double> class_weights;       // empty: none
   std::optional<NetworkFacts> facts;       // where there are one input and classes
   int64_t parameter_count = 0;
+  int64_t frozen_count = 0;    // of these numbers, those that are not trained
   int64_t largest_bucket = 0;  // gradients that are summed at a time, at most
   bool has_batch_norm = false;
   LoadedData data;      // as this network trains on it
@@ -65,7 +66,8 @@ struct TrainPlan {
   // Returns true if replicas normalise with different statistics, so that their number changes what is
   // computed.
   bool has_statistics_per_replica() const { return has_batch_norm && trainer.bn != BnPolicy::kSync; }
-  int64_t element_bytes() const;  // of a weight, and of its gradient
+  int64_t element_bytes() const;   // of a weight, and of its gradient
+  int64_t gradient_bytes() const;  // of all gradients, as of all trained weights
   // Bytes of gradients that each process sends to the others per step; 0 if it is alone, nullopt with NCCL.
   std::optional<int64_t> wire_bytes() const;
 

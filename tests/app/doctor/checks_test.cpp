@@ -233,6 +233,12 @@ TEST_CASE("every check of the doctor warns or fails on bad facts, and says how t
   }
 }
 
+TEST_CASE("the doctor says of little memory that replicas can share out what each keeps") {
+  auto facts = good_machine();
+  facts.limits.available_bytes = kGiB;
+  CHECK_THAT(judgement_of("memory", facts).hint, ContainsSubstring("train --shard"));
+}
+
 TEST_CASE("without a GPU, and with output to a file, the doctor has nothing against it") {
   auto facts = good_machine();
   facts.gpu = {};

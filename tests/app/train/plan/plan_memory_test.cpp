@@ -1,0 +1,118 @@
+// The advice to use --shard where a run does not fit into memory.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <lockstep/tests/catch.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <lockstep/app/train/plan/plan_memory.h>
+#include <lockstep/app/train/progress/report.h>
+#include <lockstep/tests/app/train_command.h>
+#include <lockstep/tests/support/refusal.h>
+
+using namespace lockstep;
+using namespace lockstep::testing;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::EndsWith;
+
+namespace {
+
+constexpr int64_t kNumbers = 1'000'000'000'000;  // of a model that no machine holds
+
+// The plan of LeNet with these flags, as if it had so many parameters.
+TrainPlan plan_of_huge(const Words& words) {
+  auto plan = planned(Words{"--data", "synthetic", "--limit-train", "128", "--limit-test", "8"} + words).plan;
+  plan.parameter_count = kNumbers;
+  return plan;
+}
+
+std::string hint_of(const std::vector<TrainPlan>& plans) {
+  return refusal_and_hint<MemoryError>([&] { need_memory_for(plans); });
+}
+
+}  // namespace
+
+// The weights have 4 TB, and as much each of gradients and moments. By hand.
+TEST_CASE("too little memory: the error names the first --shard that leaves each replica less") {
+  const auto keeps = [](const std::string& shard, const std::string& left, const std::string& all) {
+    return fmt::format(
+        "; with --shard {} each replica keeps {} MB of weights, gradients and moments instead of "
+        "{} MB",
+        shard, left, all);
+  };
+  const std::vector<std::pair<Words, std::string>> cases = {
+      {{"--devices", "cpux4", "--optimizer", "adamw"}, keeps("optimizer", "10,000,000", "16,000,000")},
+      {{"--devices", "cpux4", "--optimizer", "adam"}, keeps("optimizer", "10,000,000", "16,000,000")},
+      {{"--devices", "cpux4", "--momentum", ".9"}, keeps("optimizer", "9,000,000", "12,000,000")},
+      {{"--devices", "cpux4", "--ema", ".9"}, keeps("optimizer", "9,000,000", "12,000,000")},
+      {{"--devices", "cpux2", "--optimizer", "adamw", "--precision", "fp64"},
+       keeps("optimizer", "24,000,000", "32,000,000")},
+      {{"--devices", "cpux4", "--optimizer", "adamw", "--accumulate", "2"},
+       keeps("optimizer", "10,000,000", "16,000,000")},
+      // Without a state only the gradients are left; LeNet's two buckets are 1 MB.
+      {{"--devices", "cpux4"}, keeps("gradients", "5,000,001", "8,000,000")},
+      {{"--devices", "cpux4", "--optimizer", "adamw", "--shard", "optimizer"},
+       keeps("gradients", "7,000,001", "10,000,000")},
+  };
+  for (const auto& [words, says] : cases) {
+    INFO(fmt::format("{}", fmt::join(words, " ")));
+    CHECK_THAT(hint_of({plan_of_huge(words)}), EndsWith("or fewer replicas (--devices)" + says));
+  }
+}
+
+TEST_CASE("too little memory: no --shard where there is one replica, nothing is left, or it is refused") {
+  for (const auto& words : std::vector<Words>{
+           {"--devices", "cpu", "--optimizer", "adamw"},
+           {"--devices", "cpux4", "--optimizer", "adamw", "--shard", "gradients"},
+           {"--devices", "cpux4", "--optimizer", "adamw", "--allreduce", "ring"},
+           {"--devices", "cpux4", "--optimizer", "adamw", "--allreduce", "root"},
+           {"--devices", "cpux4", "--accumulate", "2"},
+           {"--devices", "cpux4", "--optimizer", "adamw", "--shard", "optimizer", "--accumulate", "2"},
+           {"--devices", "cpux4", "--optimizer", "adamw", "--shard", "optimizer", "--invariant"}}) {
+    INFO(fmt::format("{}", fmt::join(words, " ")));
+    CHECK_THAT(hint_of({plan_of_huge(words)}), EndsWith("or fewer replicas (--devices)"));
+  }
+}
+
+TEST_CASE("too little memory for several lists: the one of most replicas says what --shard leaves") {
+  const Words adamw = {"--optimizer", "adamw", "--devices"};
+  CHECK_THAT(hint_of({plan_of_huge(adamw + Words{"cpu"}), plan_of_huge(adamw + Words{"cpux4"}),
+                      plan_of_huge(adamw + Words{"cpux2"})}),
+             ContainsSubstring("all lists at once") && EndsWith("instead of 16,000,000 MB") &&
+                 ContainsSubstring("--shard optimizer each replica keeps 10,000,000 MB"));
+}
+
+TEST_CASE("a run that torch's allocator has ended is told of --shard, too") {
+  const auto plan = plan_of_huge({"--devices", "cpux4", "--optimizer", "adamw"});
+  CHECK_THAT(out_of_memory("DefaultCPUAllocator: can't allocate memory", plan).hint(),
+             EndsWith("instead of 16,000,000 MB"));
+}
+
+// LeNet: 129,068 numbers, of which 20 * 9 + 20 are frozen.
+TEST_CASE("a frozen parameter has no gradient, moments or average, and no process sends any of it") {
+  const auto plan =
+      planned({"--data", "synthetic", "--limit-train", "128", "--limit-test", "8", "--devices", "cpux2",
+               "--optimizer", "adamw", "--ema", ".9", "--shard", "optimizer", "--freeze", "W1,b1"})
+          .plan;
+  const auto held = held_bytes(plan);
+  CHECK(held.weights == 4 * 129'068);
+  CHECK(held.gradients == 4 * 128'868);
+  CHECK(held.moments == 4 * 128'868);  // half of two
+  CHECK(held.average == 4 * 128'868 / 2);
+  CHECK(plan.gradient_bytes() == 4 * 128'868);
+}
+
+TEST_CASE("the metrics of a run begin with what each replica keeps") {
+  const auto plan = planned({"--data", "synthetic", "--limit-train", "128", "--limit-test", "8", "--devices",
+                             "cpux4", "--optimizer", "adamw", "--ema", ".9", "--shard", "gradients"})
+                        .plan;
+  const auto json = plan_json(plan);
+  CHECK(json.at("event") == "plan");
+  CHECK(json.at("shard") == "gradients");
+  const int64_t all = 4 * 129'068;
+  CHECK(json.at("held_bytes") ==
+        nlohmann::ordered_json{
+            {"weights", all}, {"gradients", all / 4 + all}, {"moments", all / 2}, {"average", all / 4}});
+}
