@@ -21,6 +21,7 @@ from two_hosts import FIRST, SECOND, Hosts, as_first_host  # noqa: E402
 
 CASES = {"bucketed": ["--sync", "bucketed"],
          "overlapped": ["--sync", "overlapped"],
+         "overlapped, sharded": ["--sync", "overlapped", "--shard", "optimizer"],
          "overlapped, bf16": ["--sync", "overlapped", "--compress", "bf16"]}
 PATIENCE = 600  # seconds
 STEPS = 8  # of a training

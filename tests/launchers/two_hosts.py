@@ -3,10 +3,13 @@ joined by a cable (a veth pair) and without any other network.
   by_hand     the page's two commands give the weights of one process, on a cable of 1 Gbit/s
   torchrun    so does the page's torchrun; run this with a Python that has torch
   localhost   so does an operator of Kubernetes, which tells the first host MASTER_ADDR=localhost
+  sharded     on a cable of 1 Gbit/s a step with --shard sends what one without it does, and what `bench scaling
+              --predict` says: counted by the cable, and the weights are the same
   cable_cut   the cable is cut between two steps: both ends leave with code 10, and each names the other one. Before
               that one listens on the interface in GLOO_SOCKET_IFNAME, which leads nowhere, the other one on the
               address that it was given"""
 
+import json
 import os
 import shutil
 import subprocess
@@ -15,7 +18,7 @@ import time
 
 from listeners import check_listeners, listeners_of
 from processes import Running, environment, fail, run_test, skip, until
-from training import check_run, endless_training, hash_alone, once, page_commands, silent, training
+from training import SIZES, check_run, endless_training, hash_alone, once, page_commands, printed_hash, silent, training
 
 FIRST, SECOND = "10.0.0.1", "10.0.0.2"  # as on the page
 SPARE = "10.0.0.3"  # of the second host
@@ -50,6 +53,7 @@ def need(*words):
     result = call(*words)
     if result.returncode != 0:
         fail(f"{words}: {result.stderr}")
+    return result.stdout
 
 
 class Hosts:
@@ -118,6 +122,38 @@ def torchrun(hosts, program):
         fail(f"the second host has printed {second}")
 
 
+def sent_over_cable():
+    """Bytes that the first host has sent."""
+    shown = need("ip", "-json", "-statistics", "link", "show", "dev", "cable")
+    return json.loads(shown)[0]["stats64"]["tx"]["bytes"]
+
+
+def steps_sent(hosts, program, steps, shard):
+    """Takes so many steps. Returns the bytes that the first host has sent, and the hash of the weights."""
+    before = sent_over_cable()
+    words = [program, *SIZES, "--epochs", "1000", "--limit-steps", steps, "--optimizer", "adamw", "--devices", "cpu",
+             "--timeout", 60, "--shard", shard, "--print-weights-hash", "--master", f"{FIRST}:29500", "--world-size", 2]
+    first, _ = [process.end() for process in hosts.start(*([*words, "--rank", rank] for rank in range(2)))]
+    return sent_over_cable() - before, printed_hash(first)
+
+
+def sharded(hosts, program):
+    if problem := hosts.slow_down(RATE):
+        print(f"the cable is not limited to {RATE}: {problem}")
+    predicted = 4 * 129_068  # LeNet's weights: 2 (N-1)/N of them for two hosts
+    hashes = set()
+    for shard in ("none", "optimizer", "gradients"):
+        (few, _), (many, weights) = [steps_sent(hosts, program, steps, shard) for steps in (20, 120)]
+        hashes.add(weights)
+        step = (many - few) / 100
+        print(f"--shard {shard}: {step:,.0f} bytes per step on the cable, {step / predicted:.3f} of those predicted")
+        # Ethernet's, TCP's and Gloo's headers, acknowledgements, and the votes of steps.
+        if not predicted <= step <= 1.05 * predicted:
+            fail(f"--shard {shard} sends {step:,.0f} bytes per step, {predicted:,} were predicted")
+    if len(hashes) != 1:
+        fail(f"the weights differ: {hashes}")
+
+
 def localhost(hosts, program):
     words = [["env", f"RANK={rank}", "WORLD_SIZE=2", f"MASTER_ADDR={master}", "MASTER_PORT=29500", program,
               *training("cpu")] for rank, master in enumerate(("localhost", FIRST))]
@@ -158,4 +194,5 @@ def two_hosts(_, case, program):
 
 if __name__ == "__main__":
     as_first_host()
-    run_test(two_hosts, {case.__name__: case for case in (by_hand, torchrun, localhost, cable_cut)}[sys.argv[1]], sys.argv[2])
+    cases = {case.__name__: case for case in (by_hand, torchrun, localhost, sharded, cable_cut)}
+    run_test(two_hosts, cases[sys.argv[1]], sys.argv[2])

@@ -32,7 +32,8 @@ double between(StepClock::time_point begin, StepClock::time_point end) {
 // Shares of the step that has these timestamps.
 BucketTimes bucket_times_of(const StepTimestamps& step, const std::vector<Post>& posts) {
   const double whole = between(step.start, step.update);
-  BucketTimes times{.computed = between(step.start, step.compute) / whole};
+  BucketTimes times{.computed = between(step.start, step.compute) / whole,
+                    .update = between(step.sync, step.update) / whole};
   for (const auto& post : posts) {
     times.ready.push_back(between(step.start, post.when) / whole);
     times.bytes.push_back(post.bytes);
@@ -50,6 +51,7 @@ BucketTimes medians_of(const std::vector<BucketTimes>& steps) {
   };
   BucketTimes result{.bytes = steps.front().bytes};
   result.computed = median_of([](const auto& step) { return step.computed; });
+  result.update = median_of([](const auto& step) { return step.update; });
   for (size_t i = 0; i < result.bytes.size(); ++i) {
     result.ready.push_back(median_of([i](const auto& step) { return step.ready[i]; }));
   }
@@ -77,6 +79,8 @@ BucketTimes measure_bucket_times(const TrainPlan& plan, int64_t rows) {
   const auto lists = micro_batches(std::min(rows, plan.data.set.train.rows), plan.trainer.accumulate);
   std::vector<Post> posts;
   auto options = plan.trainer.replica;
+  options.cuda_graph = CudaGraph::kOff;
+  options.wait_for_device = !device.is_cpu();
   options.sync.hook = [&posts](Endpoint&, const GradientBucket& bucket) {
     posts.push_back({StepClock::now(), static_cast<double>(bucket.gradients.nbytes())});
     return Work();  // the sum takes no time

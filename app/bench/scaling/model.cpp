@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <numeric>
 
 #include <lockstep/support/error.h>
 #include <lockstep/support/printable.h>
@@ -31,6 +32,38 @@ bool read_positive(const std::string& text, double unit, double& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   value *= unit;
   return error == std::errc() && end == text.data() + text.size() && std::isnormal(value) && value > 0;
+}
+
+// A reduce-scatter and an all-gather are the two halves of an allreduce.
+double sum_share(const UpdateModel& update) { return update.owners > 1 ? .5 : 1; }
+
+// The fetches of the buckets, in seconds each.
+struct Fetches {
+  std::vector<double> seconds = {};
+  bool overlap = true;  // with the update
+  double least = 0;     // that is exposed
+};
+
+// Returns how long the fetches go on after an update of so many seconds.
+double exposed_fetches(const Fetches& fetches, double update, std::span<const double> bytes) {
+  const double all_bytes = std::reduce(bytes.begin(), bytes.end());
+  double updated = 0, fetched = 0;  // until when
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    updated += update * bytes[i] / all_bytes;
+    fetched = std::max(updated, fetched) + fetches.seconds[i];
+  }
+  return fetched - update;
+}
+
+// Adds what follows the sums. all: seconds of a step with the whole update.
+void add_update(Prediction& step, double all, const UpdateModel& update, const Fetches& fetches) {
+  step.update = update.seconds / update.owners;
+  step.compute = all;
+  if (update.owners == 1) return;
+  step.compute = std::max(0., all - update.seconds) + step.update;
+  step.fetches = std::reduce(fetches.seconds.begin(), fetches.seconds.end());
+  const double left = fetches.overlap ? exposed_fetches(fetches, step.update, update.bytes) : step.fetches;
+  step.exposed += std::max(left, fetches.least);
 }
 
 }  // namespace
@@ -93,29 +126,42 @@ ComputeModel fit_compute(std::span<const double> rows, std::span<const double> s
 }
 
 Prediction predict_step(const ComputeModel& compute, const Link& link, double rows, double gradient_bytes,
-                        int n) {
-  Prediction result{.compute = compute.seconds(rows)};
-  result.exposed = link.seconds(gradient_bytes, n);
-  if (link.overlaps && n > 1) {
-    const double last = link.seconds(std::min(gradient_bytes, kLastBucket), n);
-    result.exposed = std::max(last, result.exposed - kBackwardShare * result.compute);
+                        int n, const UpdateModel& update) {
+  const double all = compute.seconds(rows);
+  if (n < 2) return {.compute = all, .update = update.seconds};
+  Prediction result{.sums = sum_share(update) * link.seconds(gradient_bytes, n)};
+  result.exposed = result.sums;
+  if (link.overlaps) {
+    const double last = sum_share(update) * link.seconds(std::min(gradient_bytes, kLastBucket), n);
+    result.exposed = std::max(last, result.sums - kBackwardShare * all);
   }
+  const double bytes = std::reduce(update.bytes.begin(), update.bytes.end());
+  Fetches fetches{.overlap = link.overlaps};
+  for (const double bucket : update.bytes) {
+    fetches.seconds.push_back(link.seconds(gradient_bytes, n) / 2 * bucket / bytes);
+  }
+  add_update(result, all, update, fetches);
   return result;
 }
 
 Prediction predict_process_step(const ComputeModel& compute, const BucketTimes& buckets, const Link& link,
-                                const Link* busy, double rows, int n) {
-  Prediction result{.compute = compute.seconds(rows)};
-  if (n < 2) return result;
-  double done = 0, sums = 0, busy_sums = 0;
+                                const Link* busy, double rows, int n, const UpdateModel& update) {
+  const double all = compute.seconds(rows);
+  if (n < 2) return {.compute = all, .update = update.seconds};
+  Prediction result;
+  double done = 0, busy_sums = 0;
+  Fetches fetches{.overlap = link.overlaps};
   for (size_t i = 0; i < buckets.bytes.size(); ++i) {
-    const double sum = link.seconds(buckets.bytes[i], n);
-    done = std::max(done, buckets.ready[i] * result.compute) + sum;
-    sums += sum;
-    if (busy) busy_sums += busy->seconds(buckets.bytes[i], n);
+    const double whole = link.seconds(buckets.bytes[i], n), sum = sum_share(update) * whole;
+    done = std::max(done, buckets.ready[i] * all) + sum;
+    result.sums += sum;
+    fetches.seconds.push_back(whole / 2);
+    if (busy) busy_sums += sum_share(update) * busy->seconds(buckets.bytes[i], n);
   }
-  const double late = std::max(0., done - buckets.computed * result.compute);
-  result.exposed = std::max(link.overlaps ? late : sums, busy_sums);
+  const double late = std::max(0., done - buckets.computed * all);
+  result.exposed = std::max(link.overlaps ? late : result.sums, busy_sums);
+  fetches.least = busy_sums;  // the other half
+  add_update(result, all, update, fetches);
   return result;
 }
 

@@ -8,6 +8,13 @@
 //              = max(sum(last bucket), sum(S, n) - 2/3 compute)   if sums run during backward, which is
 //                                                       two thirds of a step's arithmetic
 //
+// With `--shard` a step first sums gradients to the owners of their parts, which is half of a sum. Each
+// replica updates its part, and all fetch the new weights, which is the other half:
+//
+//   compute    = as above, with 1/replicas of the update's time
+//   exposed    = as above, of sum/2, and what is left of the fetches when the update has ended: a bucket is
+//                fetched while the next one is updated; all of them if the cores that compute also send
+//
 // It holds for eager steps. Captured steps of several GPUs post their sums after the replayed backward and
 // expose the whole sum.
 // (The alpha-beta model: R. Hockney, "The communication challenge for MPP", 1994; the factor 2 (n-1)/n:
@@ -49,21 +56,33 @@ struct ComputeModel {
 // two different numbers of rows.
 ComputeModel fit_compute(std::span<const double> rows, std::span<const double> seconds);
 
+// All are seconds per step.
 struct Prediction {
-  double compute = 0;  // seconds
-  double exposed = 0;  // seconds per step in which a device waits for the sum
+  double compute = 0;
+  double exposed = 0;  // in which a device waits for sums and for weights
+  double sums = 0;     // in which sums are under way
+  double update = 0;   // a part of `compute`; 0: not known
+  double fetches = 0;  // in which weights are under way
   double step() const { return compute + exposed; }
+};
+
+// The update of all parameters, which the compute model includes.
+struct UpdateModel {
+  double seconds = 0;              // by one replica
+  std::vector<double> bytes = {};  // of each bucket, in the order in which they are updated
+  int owners = 1;                  // replicas that share it out; 1: each updates everything
 };
 
 // rows: per device. gradient_bytes: S.
 Prediction predict_step(const ComputeModel& compute, const Link& link, double rows, double gradient_bytes,
-                        int n);
+                        int n, const UpdateModel& update = {});
 
 // When a step sums its gradients, as shares of its time without the sums.
 struct BucketTimes {
   std::vector<double> ready = {};  // when backward has filled each bucket and posts its sum, in order
   std::vector<double> bytes = {};  // of each bucket
   double computed = 1;             // when backward has ended; the update follows
+  double update = 0;               // how long that takes
 };
 
 // A step on n processes, each with as many replicas as the one that was measured. One bucket is summed after
@@ -71,6 +90,6 @@ struct BucketTimes {
 // also sum (!link.overlaps) all sums are exposed. rows: per process. busy: the link of the processes'
 // machine, where the cores that compute also sum: at least such sums are exposed; null: unknown.
 Prediction predict_process_step(const ComputeModel& compute, const BucketTimes& buckets, const Link& link,
-                                const Link* busy, double rows, int n);
+                                const Link* busy, double rows, int n, const UpdateModel& update = {});
 
 }  // namespace lockstep

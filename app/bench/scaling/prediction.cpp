@@ -8,11 +8,10 @@
 #include <functional>
 #include <set>
 
-#include <lockstep/app/bench/allreduce/ranks.h>
 #include <lockstep/app/bench/scaling/bucket_times.h>
-#include <lockstep/app/processes/together.h>
+#include <lockstep/app/bench/scaling/measure_link.h>
+#include <lockstep/app/bench/scaling/schemes.h>
 #include <lockstep/support/counted.h>
-#include <lockstep/support/cuda/info.h>
 #include <lockstep/support/statistics.h>
 
 namespace lockstep {
@@ -24,7 +23,8 @@ struct PredictedSteps {
   int most = 1;                           // units: 1, 2, 4, ... and `most` itself
   bool of_processes = false;
   int replicas_each = 1;  // in each unit
-  std::function<Prediction(Scaling mode, int n)> predict;
+  // Where there is one unit, as measured.
+  std::function<Prediction(Scaling mode, int n, Shard shard)> predict;
   std::function<bool(const ScalingCase& measured, int n)> covers;  // true if the model holds for it
 };
 
@@ -74,17 +74,21 @@ double add_error(Json& row, const Prediction& predicted, const std::vector<doubl
   return std::abs(error);
 }
 
+std::set<Scaling> modes_of(const std::vector<ScalingCase>& cases) {
+  std::set<Scaling> modes;
+  for (const auto& each : cases) modes.insert(each.scaling);
+  return modes;
+}
+
 // Prints a row for each mode that was measured and each number of units, with the measurements that exist and
 // their difference.
 void report_predicted_steps(BenchReport& report, const PredictedSteps& steps) {
-  report.table("prediction",
-               prediction_columns(steps.of_processes, steps.cases.front().plan.data.set.row_noun));
+  const auto& plan = steps.cases.front().plan;
+  report.table("prediction", prediction_columns(steps.of_processes, plan.data.set.row_noun));
   double worst = -1;  // relative error
-  std::set<Scaling> modes;
-  for (const auto& each : steps.cases) modes.insert(each.scaling);
-  for (const auto mode : modes) {
+  for (const auto mode : modes_of(steps.cases)) {
     for (const int n : worlds_up_to(steps.most)) {
-      const auto predicted = steps.predict(mode, n);
+      const auto predicted = steps.predict(mode, n, plan.trainer.shard);
       auto row = predicted_row(steps, mode, n, predicted);
       const auto real = std::find_if(steps.cases.begin(), steps.cases.end(), [&](const auto& each) {
         return each.scaling == mode && steps.covers(each, n);
@@ -98,6 +102,19 @@ void report_predicted_steps(BenchReport& report, const PredictedSteps& steps) {
                  {{"worst_error", worst}});
 }
 
+void report_predictions(BenchReport& report, const PredictedSteps& steps) {
+  report_predicted_steps(report, steps);
+  const auto& plan = steps.cases.front().plan;
+  if (plan.trainer.shard == Shard::kNone) return;
+  report_schemes(report, {.plan = plan,
+                          .gradient_bytes = static_cast<double>(plan.gradient_bytes()),
+                          .modes = modes_of(steps.cases),
+                          .units = worlds_up_to(steps.most),
+                          .of_processes = steps.of_processes,
+                          .replicas_each = steps.replicas_each,
+                          .predict = steps.predict});
+}
+
 // The compute model that explains the measured steps of one unit with B, B/2 and B/4 rows.
 ComputeModel fit_fractions(const std::vector<ScalingCase>& fractions) {
   std::vector<double> rows, seconds;
@@ -108,9 +125,12 @@ ComputeModel fit_fractions(const std::vector<ScalingCase>& fractions) {
   return fit_compute(rows, seconds);
 }
 
-int64_t bytes_of_gradients(const TrainPlan& plan) {
-  const bool in_double = plan.trainer.replica.precision == Precision::kFp64;
-  return plan.parameter_count * static_cast<int64_t>(in_double ? sizeof(double) : sizeof(float));
+// The update, which `owners` replicas share out, if there are several of them and the plan has --shard.
+UpdateModel update_model(const ComputeModel& compute, const BucketTimes& buckets, double rows, int owners,
+                         Shard shard) {
+  return {.seconds = buckets.update * compute.seconds(rows),
+          .bytes = buckets.bytes,
+          .owners = shard == Shard::kNone ? 1 : owners};
 }
 
 // Returns true if the model covers this case: devices of one kind, each replica on its own GPU or cores.
@@ -181,65 +201,28 @@ void print_process_model(BenchReport& report, const ComputeModel& compute, const
   report.keep("model", std::move(model));
 }
 
-// Measures a tiny sum and one of all gradients, between n replicas or processes.
-Link link_between(AllreduceRanks& ranks, int64_t gradient_bytes, int n, bool overlaps) {
-  constexpr double kMostIterations = 20;
-  constexpr double kRepetition = .2;  // of a repetition, about
-  constexpr int kRepeats = 5;
-  const auto seconds_of = [&](int64_t bytes) {
-    ranks.set_count(bytes / static_cast<int64_t>(sizeof(float)));
-    const auto iterations =
-        static_cast<int>(std::clamp(kRepetition / ranks.seconds(0, 1), 1., kMostIterations));
-    std::vector<double> seconds;
-    seconds.reserve(kRepeats);
-    for (int i = 0; i < kRepeats; ++i) seconds.push_back(ranks.seconds(0, iterations));
-    return median(seconds);
-  };
-  const double small = seconds_of(sizeof(float));
-  return measured_link(small, seconds_of(gradient_bytes), static_cast<double>(gradient_bytes), n, overlaps);
-}
-
-// Measures sums of the plan's gradients between all processes of its world. Each process calls it. If all are
-// on one machine and compute on CPUs, sums do not overlap with computing.
-Link measure_process_link(const TrainPlan& plan) {
-  const auto& place = plan.world.place;
-  AllreduceRanks ranks(plan.trainer.devices, replica_threads(plan.trainer), {plan.trainer.allreduce},
-                       plan.world.process_group);
-  const bool cores_sum = place.processes_on_host == place.processes && plan.trainer.devices.front().is_cpu();
-  auto link = link_between(ranks, bytes_of_gradients(plan), place.processes, !cores_sum);
-  leave_together(plan.world);  // before the first process closes its connections
-  link.name = fmt::format("measured between {} processes", place.processes);
-  return link;
-}
-
 }  // namespace
-
-Link measure_link(const TrainPlan& plan) {
-  const auto device = plan.trainer.devices.front();
-  const bool two_gpus = device.is_cuda() && cuda_devices().size() > 1;
-  const auto other = two_gpus ? torch::Device(torch::kCUDA, device.index() == 0 ? 1 : 0) : device;
-  const std::vector<torch::Device> devices{device, other};
-  AllreduceRanks ranks(devices, replica_threads(plan.trainer),
-                       {choose_allreduce(plan.trainer.allreduce, devices)});
-  return link_between(ranks, bytes_of_gradients(plan), 2, two_gpus);
-}
 
 void report_prediction(BenchReport& report, const std::vector<ScalingCase>& fractions,
                        const std::vector<ScalingCase>& measured, const Link& link, int most, int cores) {
   const auto& reference = measured.front();
   const auto device = reference.plan.trainer.devices.front();
   const auto compute = fit_fractions(fractions);
-  const auto bytes = static_cast<double>(bytes_of_gradients(reference.plan));
+  const auto bytes = static_cast<double>(reference.plan.gradient_bytes());
   print_model(report, compute, fractions.front().background_load, link, bytes);
-  const auto predict = [&](Scaling mode, int n) {
+  const bool shares = reference.plan.trainer.shard != Shard::kNone;
+  const auto buckets =
+      shares ? measure_bucket_times(reference.plan, static_cast<int64_t>(reference.rows())) : BucketTimes{};
+  const auto predict = [&](Scaling mode, int n, Shard shard) {
     if (n == 1) return Prediction{.compute = median(reference.seconds)};  // measured
     const double rows = mode == Scaling::kWeak ? reference.rows() : reference.rows() / n;
-    return predict_step(compute, link, rows, bytes, n);
+    return predict_step(compute, link, rows, bytes, n,
+                        update_model(compute, buckets, reference.rows(), n, shard));
   };
   const auto covers = [&](const ScalingCase& each, int n) {
     return n > 1 && each.replicas() == n && predictable(each, device, cores);
   };
-  report_predicted_steps(report, {.cases = measured, .most = most, .predict = predict, .covers = covers});
+  report_predictions(report, {.cases = measured, .most = most, .predict = predict, .covers = covers});
 }
 
 void report_process_prediction(BenchReport& report, const std::vector<ScalingCase>& fractions,
@@ -258,24 +241,25 @@ void report_process_prediction(BenchReport& report, const std::vector<ScalingCas
   const auto is_of = [&](const ScalingCase& each, int n) {
     return each.plan.world.place.processes == n && each.plan.trainer.devices == all.trainer.devices;
   };
-  const auto predict = [&](Scaling mode, int n) {
+  const auto predict = [&](Scaling mode, int n, Shard shard) {
     for (const auto& each : measured) {
       const bool same_batch = each.scaling == mode || each.replicas() == 1;
       if (n == 1 && is_of(each, 1) && same_batch) return Prediction{.compute = median(each.seconds)};
     }
     const double share = mode == Scaling::kWeak ? batch * replicas : batch / n;
-    return predict_process_step(compute, buckets, used, own.overlaps ? nullptr : &own, share, n);
+    const auto update = update_model(compute, buckets, batch, n * replicas, shard);
+    return predict_process_step(compute, buckets, used, own.overlaps ? nullptr : &own, share, n, update);
   };
   const auto& lists = all.world.devices;
   const bool alike =
       std::all_of(lists.begin(), lists.end(), [&](const auto& list) { return list == lists[0]; });
   const auto covers = [&](const ScalingCase& each, int n) { return alike && n > 1 && is_of(each, n); };
-  report_predicted_steps(report, {.cases = measured,
-                                  .most = most,
-                                  .of_processes = true,
-                                  .replicas_each = replicas,
-                                  .predict = predict,
-                                  .covers = covers});
+  report_predictions(report, {.cases = measured,
+                              .most = most,
+                              .of_processes = true,
+                              .replicas_each = replicas,
+                              .predict = predict,
+                              .covers = covers});
 }
 
 }  // namespace lockstep

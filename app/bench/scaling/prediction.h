@@ -10,14 +10,10 @@
 
 namespace lockstep {
 
-// Measures how long sums of the plan's gradients take between two devices of its kind (one or two GPUs, or
-// CPUs), with the plan's algorithm.
-Link measure_link(const TrainPlan& plan);
-
 // Predicts steps on 1, 2, 4, ... and `most` devices. Prints the model, and a table of predictions with the
-// measurements that exist and their difference. fractions: one replica with B, B/2 and B/4 rows, measured in
-// the same repetitions. measured: all other cases, the reference first. cores: of this machine; the model
-// does not hold for CPU replicas that share cores.
+// measurements that exist and their difference; with --shard also a table of both schemes. fractions: one
+// replica with B, B/2 and B/4 rows, measured in the same repetitions. measured: all other cases, the
+// reference first. cores: of this machine; the model does not hold for CPU replicas that share cores.
 void report_prediction(BenchReport& report, const std::vector<ScalingCase>& fractions,
                        const std::vector<ScalingCase>& measured, const Link& link, int most, int cores);
 

@@ -12,6 +12,7 @@
 
 #include <lockstep/app/bench/scaling/case.h>
 #include <lockstep/app/bench/scaling/lists.h>
+#include <lockstep/app/bench/scaling/measure_link.h>
 #include <lockstep/app/bench/scaling/prediction.h>
 #include <lockstep/app/bench/scaling/table.h>
 #include <lockstep/app/cli/validators.h>
@@ -160,16 +161,22 @@ void check_link(const BenchScalingOptions& options) {
   if (options.link) parse_link(*options.link);
 }
 
-// Throws UsageError for a plan with which the prediction for several processes cannot be measured.
+// Throws UsageError for a plan with which the prediction cannot be measured.
 void check_predictable(const TrainPlan& plan) {
-  if (plan.trainer.devices.front().is_cuda()) {
+  const bool alone = plan.world.single_process();
+  if (!alone && plan.trainer.devices.front().is_cuda()) {
     throw UsageError(
         "--predict over several processes needs CPU replicas, got " + spec_of(plan.trainer.devices),
         "it measures when a CPU has filled each bucket; in one process --predict knows GPUs");
   }
-  if (plan.trainer.replica.invariant) {
+  if (!plan.trainer.replica.invariant) return;
+  if (!alone) {
     throw UsageError("--predict over several processes cannot be combined with --invariant",
                      "invariant sums do not overlap with backward: leave one of them out");
+  }
+  if (plan.trainer.shard != Shard::kNone) {
+    throw UsageError("--predict with --shard cannot be combined with --invariant",
+                     "invariant sums have no buckets: leave one of them out");
   }
 }
 
@@ -187,7 +194,7 @@ Prepared prepare(const BenchScalingOptions& options, const TrainWorld& world) {
     prepared.cases = prepared.lists->cases();
     if (options.predict) prepared.fractions = prepared.lists->fractions();
     check_fit(prepared.cases, prepared.fractions);
-    if (options.predict && !world.single_process()) check_predictable(prepared.cases.back().plan);
+    if (options.predict) check_predictable(prepared.cases.back().plan);
     return agreed_settings(options, prepared.cases.back().plan);
   });
   return prepared;

@@ -127,6 +127,48 @@ TEST_CASE("bench scaling: strong keeps the batch, weak keeps each replica's, bot
   CHECK(predicted[3].at("compute_ms").get<double>() == Approx(1e3 * compute));  // 32 / 8 rows per replica
 }
 
+// LeNet's 516,272 bytes of weights, by hand. A ring sends 2 (n-1)/n of them, with and without shards.
+TEST_CASE("bench scaling --predict --shard: what both schemes send, keep and take up to 1024 replicas") {
+  const auto content =
+      bench(Words{"bench", "scaling", "--devices", "cpux2", "--scaling", "strong", "--predict", "1024",
+                  "--link", "100,1", "--optimizer", "adamw", "--shard", "optimizer"} +
+            kSmallStep)
+          .json;
+  CHECK(content.at("ok") == true);
+  const auto rows = rows_of(content, "schemes");
+  REQUIRE(rows.size() == 2 * 10);  // 2, 4, ... 1024 replicas
+  struct Expected {
+    size_t row;
+    int replicas;
+    double sent, part;  // MB; of the moments
+  };
+  for (const auto& [row, replicas, sent, part] :
+       {Expected{10, 64, 1.0164105, 2 * .008067}, Expected{18, 1024, 1.0315356, 2 * .000505}}) {
+    const auto& whole = rows[row];
+    const auto& shared = rows[row + 1];
+    INFO(whole.dump() << shared.dump());
+    CHECK(whole.at("shard") == "none");
+    CHECK(shared.at("shard") == "optimizer");
+    CHECK(whole.at("held_mb").get<double>() == Approx(4 * .516272));
+    CHECK(shared.at("held_mb").get<double>() == Approx(2 * .516272 + part));
+    for (const auto& each : {whole, shared}) {
+      CHECK(each.at("replicas") == replicas);
+      CHECK(each.at("sent_mb").get<double>() == Approx(sent));
+      CHECK(each.at("sums_ms").get<double>() + each.at("fetches_ms").get<double>() == Approx(.1 + sent));
+    }
+    CHECK(whole.at("fetches_ms") == 0);
+    CHECK(shared.at("sums_ms").get<double>() == Approx(shared.at("fetches_ms").get<double>()));
+    CHECK(whole.at("update_ms").get<double>() > 0);
+    CHECK(shared.at("update_ms").get<double>() == Approx(whole.at("update_ms").get<double>() / replicas));
+  }
+  const auto& found = content.at("findings").back();
+  CHECK(found.at("values").at("replicas") == 1024);
+  CHECK(found.at("values").at("memory").get<double>() == Approx((2 * .516272 + .00101) / (4 * .516272)));
+  // The prediction is of the training that is measured.
+  const auto predicted = rows_of(content, "prediction");
+  CHECK(predicted.back().at("ms") == rows.back().at("ms"));
+}
+
 TEST_CASE("bench scaling: 16 replicas train what one trains; accuracy and shares on demand") {
   const auto content = bench(Words{"bench", "scaling", "--devices", "cpux16", "--scaling", "strong",
                                    "--epochs", "1", "--predict", "2"} +

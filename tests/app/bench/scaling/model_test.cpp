@@ -70,3 +70,41 @@ TEST_CASE("sums are fully exposed on CPUs, and beyond backward on devices with l
   CHECK(predict_step(compute, link, 1000, 3e6, 2).exposed == Approx(100e-6 + 1048576 / 1e9));
   CHECK(predict_step(compute, link, 100, 3e6, 1).exposed == 0);
 }
+
+// A step of 2 ms, of which the update of 4 MB in buckets of 1 and 3 MB takes .8 ms, over 1 GB/s.
+TEST_CASE("with --shard half of the sum comes before the update, whose parts are fetched beside it") {
+  const ComputeModel compute{.fixed = 1e-3, .per_row = 10e-6};
+  const double bytes = 4e6;
+  auto link = parse_link("100,1");
+  const auto step = [&](int n, bool shared) {
+    return predict_step(compute, link, 100, bytes, n,
+                        {.seconds = .8e-3, .bytes = {1e6, 3e6}, .owners = shared ? n : 1});
+  };
+  // Backward hides 2/3 of 2 ms of the 2.05 in which the parts are summed. The fetches take .5125 and 1.5375
+  // ms, and begin after .1 and .4 ms of the update, but one after the other.
+  const auto two = step(2, true);
+  CHECK(two.sums == Approx(2.05e-3));
+  CHECK(two.fetches == Approx(2.05e-3));
+  CHECK(two.update == Approx(.4e-3));
+  CHECK(two.compute == Approx(1.6e-3));
+  CHECK(two.exposed == Approx((2.05 - 4. / 3) * 1e-3 + (.1 + .5125 + 1.5375 - .4) * 1e-3));
+  CHECK(step(2, false).step() == Approx((2 + 4.1 - 4. / 3) * 1e-3));
+  CHECK(step(2, false).fetches == 0);
+  CHECK(step(1, true).step() == Approx(2e-3));
+  // Cores that compute also sum: both halves are exposed, and the sum of both is that of a whole one.
+  link.overlaps = false;
+  struct Row {
+    int n;
+    double sum, update;  // ms
+  };
+  for (const auto& [n, sum, update] :
+       {Row{2, 4.1, .4}, Row{64, 7.975, .0125}, Row{1024, 8.0921875, .00078125}}) {
+    INFO(n << " replicas");
+    const auto whole = step(n, false), shared = step(n, true);
+    CHECK(whole.sums == Approx(sum * 1e-3));
+    CHECK(whole.step() == Approx((2 + sum) * 1e-3));
+    CHECK(shared.sums + shared.fetches == Approx(sum * 1e-3));
+    CHECK(shared.update == Approx(update * 1e-3));
+    CHECK(shared.step() == Approx((2 - .8 + update + sum) * 1e-3));
+  }
+}

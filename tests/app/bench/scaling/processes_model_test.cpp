@@ -56,6 +56,27 @@ TEST_CASE("prediction for processes: cores that compute also sum") {
   CHECK(exposed_ms(link_of(1e9), 2, &fast) == Approx(1));
 }
 
+// The update takes 2 of the 10 ms, and half of that between two processes.
+TEST_CASE("prediction for processes with --shard: what is left of sums and of fetches, by hand") {
+  const UpdateModel update{.seconds = 2e-3, .bytes = kBuckets.bytes, .owners = 2};
+  const auto predicted = [&](const Link& link, const Link* busy) {
+    const auto step = predict_process_step(kCompute, kBuckets, link, busy, kRows, 2, update);
+    CHECK(step.compute == Approx(9e-3));
+    CHECK(step.update == Approx(1e-3));
+    return step;
+  };
+  // The parts are summed in 4-4.5, 6-7, 8-8.5: .5 is left. Updates end after .25, .75 and 1 ms, fetches after
+  // .75, 1.75 and 2.25.
+  const auto fast = predicted(link_of(1e9), nullptr);
+  CHECK(fast.sums == Approx(2e-3));
+  CHECK(fast.fetches == Approx(2e-3));
+  CHECK(fast.exposed == Approx(.5e-3 + 1.25e-3));
+  // Both halves, where the cores that compute also sum.
+  CHECK(predicted(link_of(1e9, /*overlaps=*/false), nullptr).exposed == Approx(4e-3));
+  const auto slow = link_of(.5e9, /*overlaps=*/false);
+  CHECK(predicted(link_of(1e9), &slow).exposed == Approx(8e-3));
+}
+
 TEST_CASE("bench scaling measures and predicts powers of two, and all") {
   const auto sizes = [](int most) {
     const auto worlds = worlds_up_to(most);
