@@ -1,9 +1,10 @@
 """faults.py PROGRAM LOOP [TRIALS] [SEED]: in each trial one of two to four processes fails in the middle of a run.
 Every other one must name it and leave with code 10: within 5 seconds of its end, or of the timeout if it was stopped.
 Then no process, port or shared memory may be left. PROGRAM trains and is killed or stopped from outside; LOOP
-(faulty_loop.cpp) fails by itself. They are started by hand or by `PROGRAM launch`. LOCKSTEP_FAULT_TRIALS of the
-environment overrides TRIALS. Where one calls another collective (differ), the error of every process's own wait names
-both calls."""
+(faulty_loop.cpp) fails by itself, with "parts" between the two collectives of a sharded step. A sharded training
+leaves a whole checkpoint, from which another number of processes goes on. They are started by hand or by
+`PROGRAM launch`. LOCKSTEP_FAULT_TRIALS of the environment overrides TRIALS. Where one calls another collective
+(differ), the error of every process's own wait names both calls."""
 
 import os
 import pathlib
@@ -17,7 +18,7 @@ import time
 
 from listeners import check_listeners
 from processes import PATIENCE, Running, fail, free_port, marked, none_left, run_test, started, until, variable_of
-from training import endless_training, silent
+from training import endless_training, silent, temporary_files
 
 TIMEOUT = {"stop": 8}  # seconds by fault; processes must also start within this time of each other
 LONG_TIMEOUT = 60  # where it does not matter
@@ -36,7 +37,10 @@ TRIALS = [("by hand", "train", "kill"), ("launch", "loop", "error"), ("by hand",
           ("by hand", "loop", "exit"), ("by hand", "loop", "kill"), ("by hand", "loop", "stop"),
           ("by hand", "loop", "leave"), ("launch", "loop", "error"), ("launch", "loop", "exit"),
           ("launch", "loop", "kill"), ("launch", "loop", "stop"),
-          *[("by hand", "loop", "differ")] * 3]
+          *[("by hand", "loop", "differ")] * 3,
+          ("by hand", "parts", "kill"), ("launch", "parts", "kill"), ("by hand", "parts", "exit"),
+          ("by hand", "parts", "error"), ("by hand", "parts", "stop"),
+          ("by hand", "sharded", "kill"), ("launch", "sharded", "kill"), ("by hand", "sharded", "stop")]
 
 
 class Watched:
@@ -58,17 +62,24 @@ class Watched:
 class Trial:
     """One run. process: the one that fails."""
 
-    def __init__(self, number, chance, program, loop):
+    def __init__(self, number, chance, program, loop, scratch):
         self.starter, what, self.fault = TRIALS[number % len(TRIALS)]
         self.count = chance.randint(2, 4)
         self.process = 0 if number % 3 == 0 else chance.randrange(self.count)
-        self.trains = what == "train"
+        self.trains = what in ("train", "sharded")
+        self.folder = scratch / f"run-{number}" if what == "sharded" else None
         self.timeout = TIMEOUT.get(self.fault, LONG_TIMEOUT)
         self.limit = ENDED_WITHIN + TIMEOUT.get(self.fault, 0)
         self.program = program
-        self.moment = rf"^epoch +{chance.randint(1, 3)}(/\d+)? \| step {chance.randint(1, 5)}/5 "
+        first = 2 if self.folder else 1  # the first epoch with a checkpoint
+        self.moment = rf"^epoch +{chance.randint(first, 3)}(/\d+)? \| step {chance.randint(1, 5)}/5 "
         self.words = [program, *endless_training(self.timeout)] if self.trains else [
             loop, self.fault, self.process, chance.randint(1, 300), chance.choice(["cpu", "cpux2"]), self.timeout]
+        if what == "parts":
+            self.words.append("parts")
+        if self.folder:
+            self.words += ["--optimizer", "adamw", "--shard", chance.choice(["optimizer", "gradients"]), "--output",
+                           self.folder, "--checkpoint-every", "1"]
         self.text = f"trial {number}: {self.starter}, {what}, {self.fault}, process {self.process} of {self.count}"
 
     def run(self):
@@ -77,8 +88,22 @@ class Trial:
         none_left()
         until(lambda: is_free(port), f"port {port} free again")
         until(lambda: shared_memory() <= before, "free of the trial's shared memory")
+        if self.folder:
+            self.go_on()
         started.clear()
         print(f"{self.text}: {seconds:.1f} s", flush=True)
+
+    def go_on(self):
+        """The newest checkpoint is whole, and three replicas of one process take another step from there."""
+        Running([self.program, "checkpoint", "verify", self.folder]).end()
+        last = self.folder / "checkpoints" / "last"
+        steps = int(os.readlink(last).removeprefix("step-"))
+        Running([self.program, "train", "--resume", self.folder, "--devices", "cpux3", "--limit-steps",
+                 steps + 1]).end()
+        if os.readlink(last) != f"step-{steps + 1:08}":
+            fail(f"{self.text}: the run has not gone on from step {steps}: the newest is {os.readlink(last)}")
+        if left := temporary_files(self.folder):
+            fail(f"{self.text}: left behind: {left}")
 
     def signal(self, pid):
         os.kill(pid, signal.SIGKILL if self.fault == "kill" else signal.SIGSTOP)
@@ -196,10 +221,10 @@ def shared_memory():
     return {name for name in os.listdir("/dev/shm") if SHARED_MEMORY.match(name)}
 
 
-def faults(_, program, loop, trials=len(TRIALS), seed=1):
+def faults(scratch, program, loop, trials=len(TRIALS), seed=1):
     chance = random.Random(int(seed))
     for number in range(int(os.environ.get("LOCKSTEP_FAULT_TRIALS", trials))):
-        Trial(number, chance, program, loop).run()
+        Trial(number, chance, program, loop, scratch).run()
 
 
 if __name__ == "__main__":

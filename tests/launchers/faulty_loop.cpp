@@ -1,6 +1,9 @@
 // A loop of sums over several processes. One process fails by itself, or makes another call.
 //
-//   faulty_loop FAULT PROCESS SUM DEVICES TIMEOUT
+//   faulty_loop FAULT PROCESS SUM DEVICES TIMEOUT [parts]
+//
+// parts: each rank gets the sums of its part and gives them to the others, as with --shard. The fault is
+// between the two.
 //
 // FAULT, of this process before this sum: error (a replica throws), exit (code 0, in the middle), leave (the
 // loop ends there, and the program returns), kill, stop (by signals); or differ: this sum is one of five
@@ -44,13 +47,32 @@ bool go_on(const Fault& fault, int process, int local, int sum) {
   throw std::runtime_error("the fault of process " + std::to_string(process));
 }
 
-void add_up(const std::shared_ptr<lockstep::ProcessGroup>& group, const Fault& fault,
-            const std::string& list) {
+// Nearly equal parts of so many elements.
+lockstep::PartBounds even_parts(int64_t size, int ranks) {
+  lockstep::PartBounds bounds;
+  for (int64_t rank = 0; rank <= ranks; ++rank) bounds.push_back(size * rank / ranks);
+  return bounds;
+}
+
+void add_up_parts(lockstep::Endpoint& endpoint, const Fault& fault, int process, int local) {
+  const auto tensor = torch::ones({10'007});
+  const auto bounds = even_parts(tensor.numel(), endpoint.world_size());
+  for (int sum = 0;; ++sum) {
+    tensor.fill_(endpoint.rank());
+    endpoint.reduce_scatter(tensor, bounds).wait();
+    if (!go_on(fault, process, local, sum)) return;
+    endpoint.gather_parts(tensor, bounds).wait();
+  }
+}
+
+void add_up(const std::shared_ptr<lockstep::ProcessGroup>& group, const Fault& fault, const std::string& list,
+            bool by_parts) {
   const auto devices = lockstep::parse_devices(list);
   lockstep::ReplicaWorkers workers(devices, /*threads=*/1);
   const auto communicator = lockstep::make_communicator({.devices = devices, .process_group = group});
   const int process = group->world().process;
   workers.run(*communicator, [&](int local, lockstep::Endpoint& endpoint) {
+    if (by_parts) return add_up_parts(endpoint, fault, process, local);
     const auto tensor = torch::ones({10'007});
     for (int sum = 0; go_on(fault, process, local, sum); ++sum) {
       tensor.fill_(endpoint.rank());
@@ -70,13 +92,13 @@ void add_up(const std::shared_ptr<lockstep::ProcessGroup>& group, const Fault& f
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 6) return 2;
+  if (argc != 6 && argc != 7) return 2;
   std::signal(SIGTERM, SIG_IGN);  // of a launcher that has seen another process end
   const Fault fault{.kind = argv[1], .process = std::atoi(argv[2]), .sum = std::atoi(argv[3])};
   const auto group = lockstep::join_process_group(lockstep::find_world(),
                                                   {.timeout = std::chrono::seconds(std::atoi(argv[5]))});
   try {
-    add_up(group, fault, argv[4]);
+    add_up(group, fault, argv[4], /*by_parts=*/argc == 7);
   } catch (...) {
     try {
       const auto error = std::current_exception();

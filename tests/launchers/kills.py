@@ -1,8 +1,8 @@
-"""kills.py alone|launch PROGRAM [KILLS] [SEED]: a run that writes a checkpoint after every step is killed with SIGKILL
-again and again, at random moments: while it starts, trains and saves. What it ends with must be what the run without
-kills ends with: the same weights and metrics, each step once and in order, and no temporary file.
+"""kills.py alone|launch|sharded PROGRAM [KILLS] [SEED]: a run that writes a checkpoint after every step is killed with
+SIGKILL again and again, at random moments: while it starts, trains and saves. What it ends with must be what the run
+without kills ends with: the same weights and metrics, each step once and in order, and no temporary file.
 alone: one process with two replicas, started again by this test. launch: two processes under `PROGRAM launch
---max-restarts`, a random one is killed; nobody else starts anything again.
+--max-restarts`, a random one is killed; nobody else starts anything again. sharded: the same with --shard gradients.
 LOCKSTEP_KILLS of the environment overrides KILLS. The kills are spread over runs of at most 50."""
 
 import json
@@ -48,7 +48,9 @@ class Run:
 
     def words(self, restarts=0):
         train = [*SIZES, *COMMON, "--epochs", self.epochs, "--output", self.folder, "--checkpoint-every", "1"]
-        if self.way == "launch":
+        if self.way == "sharded":
+            train += ["--shard", "gradients", "--ema", ".9"]
+        if self.way != "alone":
             return [self.program, "launch", "-n", 2, "--max-restarts", restarts, "--", *train, "--devices", "cpu"]
         return [self.program, *train, "--devices", "cpux2", "--resume", "auto"]
 
