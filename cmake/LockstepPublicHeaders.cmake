@@ -51,6 +51,7 @@ set(LOCKSTEP_PUBLIC_HEADERS
   parallel/replicas/batch_rows.h
   parallel/replicas/replica_loop.h
   parallel/replicas/step.h
+  parallel/sharded_optimizer.h
   parallel/split_batch.h
   parallel/timing/step_times.h
   parallel/timing/trace.h

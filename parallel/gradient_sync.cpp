@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <lockstep/parallel/collectives/agree.h>
+#include <lockstep/parallel/collectives/or_end_all.h>
 #include <lockstep/parallel/gradients/attached_module.h>
 #include <lockstep/parallel/gradients/bucket_parts.h>
 #include <lockstep/parallel/gradients/buckets.h>
@@ -38,17 +39,6 @@ std::vector<std::string> option_lines(const GradientSyncOptions& options) {
           options.unused == UnusedParameters::kZero ? "UnusedParameters::kZero" : "UnusedParameters::kError",
           options.hook ? "a bucket hook" : "no bucket hook",
           fmt::format("shard {}", name_of(kShardNames, options.shard))};
-}
-
-// Code of a user runs here. Its error ends all replicas: otherwise the others would wait for this one.
-template <class Action>
-auto or_end_all(Endpoint& endpoint, const Action& action) {
-  try {
-    return action();
-  } catch (...) {
-    endpoint.abort(std::current_exception());
-    throw;
-  }
 }
 
 }  // namespace
@@ -213,7 +203,7 @@ Work GradientSync::post(int bucket) {
     return endpoint_.reduce_scatter(gradients, parts_->bounds(static_cast<size_t>(bucket)));
   }
   if (!options_.hook) return endpoint_.allreduce_gradients(gradients);
-  return or_end_all(endpoint_, [&] {
+  return or_end_all(endpoint_, [&] {  // code of a user
     return options_.hook(
         endpoint_, {.gradients = gradients, .index = bucket, .count = static_cast<int>(buckets.size())});
   });

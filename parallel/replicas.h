@@ -110,21 +110,28 @@ class Replicas {
   void attach(Member member, const GradientSyncOptions& options = {}) { attach("", member, options); }
 
   // Lets checkpoints hold an optimizer of torch::optim (its learning rates and its state, not its other
-  // options), or a tensor that each replica has for itself, such as the state of a recurrent network. member:
-  // as for attach(); an optimizer may also be held by a pointer. name: as for attach(). A tensor may be
+  // options), a ShardedOptimizer (sharded_optimizer.h), whose state has the same form, or a tensor that each
+  // replica has for itself, such as the state of a recurrent network. member: as for attach(); an optimizer
+  // may also be held by a pointer. name: as for attach(). A tensor may be
   // undefined. Throws UsageError for a name that is taken, for an optimizer whose state is unknown
   // (torch::optim's SGD, Adam, AdamW, RMSprop and Adagrad are known), and in every process when these keep
   // different things.
   template <class Member>
   void keep(const std::string& name, Member member) {
     constexpr bool kTensor = std::is_same_v<std::invoke_result_t<const Member&, T&>, torch::Tensor&>;
-    constexpr bool kFits = kTensor || PartOf<Member, T, torch::optim::Optimizer>;
+    constexpr bool kSharded = PartOf<Member, T, ShardedOptimizer>;
+    constexpr bool kFits = kTensor || kSharded || PartOf<Member, T, torch::optim::Optimizer>;
     static_assert(kFits,
                   "keep() takes &T::member, or a function of T& that returns a reference (-> auto&) to an "
-                  "optimizer of torch::optim, to a pointer to it, or to a torch::Tensor");
+                  "optimizer of torch::optim, to a ShardedOptimizer, to a pointer to one of them, or to a "
+                  "torch::Tensor");
     if constexpr (kTensor) {
       loop_.keep(name, ReplicaLoop::OfReplica<torch::Tensor&>(
                            [=, this](int local) -> torch::Tensor& { return part(member, local); }));
+    } else if constexpr (kSharded) {
+      loop_.keep(name, ReplicaLoop::OfReplica<ShardedOptimizer&>([=, this](int local) -> ShardedOptimizer& {
+                   return held<ShardedOptimizer>(part(member, local));
+                 }));
     } else if constexpr (kFits) {
       loop_.keep(name, ReplicaLoop::OfReplica<torch::optim::Optimizer&>(
                            [=, this](int local) -> torch::optim::Optimizer& {

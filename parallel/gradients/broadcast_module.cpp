@@ -4,18 +4,12 @@
 #include <utility>
 
 #include <lockstep/parallel/gradient_sync.h>
+#include <lockstep/parallel/gradients/flat_tensors.h>
 #include <lockstep/parallel/gradients/tensor_lines.h>
 #include <lockstep/support/module_tensors.h>
 
 namespace lockstep {
 namespace {
-
-// The tensor's elements in the order of its memory, contiguous (n). Shares the memory if that has no gaps,
-// otherwise it is a copy.
-torch::Tensor in_memory_order(const torch::Tensor& tensor) {
-  if (!tensor.is_non_overlapping_and_dense()) return tensor.contiguous().flatten();
-  return tensor.as_strided({tensor.numel()}, {1}, tensor.storage_offset());
-}
 
 // The first of the elements that lie in one place, as those of an expanded tensor do.
 torch::Tensor unexpanded(torch::Tensor tensor) {

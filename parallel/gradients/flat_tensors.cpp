@@ -54,6 +54,11 @@ std::vector<torch::Tensor> gaps_of(const torch::Tensor& flat, std::span<const in
   return gaps;
 }
 
+torch::Tensor in_memory_order(const torch::Tensor& tensor) {
+  if (!tensor.is_non_overlapping_and_dense()) return tensor.contiguous().flatten();
+  return tensor.as_strided({tensor.numel()}, {1}, tensor.storage_offset());
+}
+
 FlatTensors flatten_parameters(const Params& params) {
   const torch::NoGradGuard no_grad;
   auto result = flat_zeros_like(params);

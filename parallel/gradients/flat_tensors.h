@@ -35,6 +35,10 @@ Params views_of(const torch::Tensor& flat, const Params& tensors);
 // Returns views of the gaps of such a buffer, without empty ones. numels: of its tensors.
 std::vector<torch::Tensor> gaps_of(const torch::Tensor& flat, std::span<const int64_t> numels);
 
+// Returns the tensor's elements in the order of its memory, contiguous (n). Shares the memory if that has no
+// gaps, otherwise it is a copy.
+torch::Tensor in_memory_order(const torch::Tensor& tensor);
+
 // Moves the values of these parameters into a flat buffer. Each parameter becomes a view of it and stays the
 // same tensor object, so that modules and optimizers that hold it follow.
 FlatTensors flatten_parameters(const Params& params);

@@ -15,26 +15,21 @@ namespace {
 
 // Calls action(param, kind of its state) for all parameters.
 template <class Action>
-void for_each_param(torch::optim::Optimizer& optimizer, const Action& action) {
-  for (auto& group : optimizer.param_groups()) {
-    const auto kind = torch_state(group.options());
+void for_each_param(torch::optim::Optimizer& optimizer, const GroupParams& params, const Action& action) {
+  for (size_t g = 0; g < params.size(); ++g) {
+    const auto kind = torch_state(optimizer.param_groups()[g].options());
     if (!kind) {
       throw UsageError(
           "a checkpoint cannot hold the state of this optimizer",
           "use SGD, Adam, AdamW, RMSprop or Adagrad of torch::optim, or a class derived from them");
     }
-    for (auto& param : group.params()) action(param, *kind);
+    for (const auto& param : params[g]) action(param, *kind);
   }
 }
 
-torch::Tensor rates_of(torch::optim::Optimizer& optimizer) {
-  std::vector<double> rates;
-  for (auto& group : optimizer.param_groups()) rates.push_back(group.options().get_lr());
-  return torch::tensor(rates, torch::kFloat64);
-}
-
-std::string name_of_field(const std::string& field, const std::string& param) {
-  return fmt::format("{}.{}", field, param);
+template <class Action>
+void for_each_param(torch::optim::Optimizer& optimizer, const Action& action) {
+  for_each_param(optimizer, params_by_group(optimizer), action);
 }
 
 using ByName = std::map<std::string, torch::Tensor>;
@@ -50,6 +45,29 @@ std::string form_of(const torch::Tensor& tensor) {
 }
 
 }  // namespace
+
+GroupParams params_by_group(const torch::optim::Optimizer& optimizer) {
+  GroupParams params;
+  for (const auto& group : optimizer.param_groups()) params.push_back(group.params());
+  return params;
+}
+
+torch::Tensor rates_of(torch::optim::Optimizer& optimizer) {
+  std::vector<double> rates;
+  for (auto& group : optimizer.param_groups()) rates.push_back(group.options().get_lr());
+  return torch::tensor(rates, torch::kFloat64);
+}
+
+void set_rates(torch::optim::Optimizer& optimizer, const torch::Tensor& rates) {
+  const auto host = rates.cpu().contiguous();
+  for (size_t i = 0; i < optimizer.param_groups().size(); ++i) {
+    optimizer.param_groups()[i].options().set_lr(host.const_data_ptr<double>()[i]);
+  }
+}
+
+std::string name_of_field(const std::string& field, const std::string& param) {
+  return fmt::format("{}.{}", field, param);
+}
 
 void require_known_optimizer(torch::optim::Optimizer& optimizer) {
   for_each_param(optimizer, [](const torch::Tensor&, const TorchState&) {});
@@ -70,11 +88,18 @@ std::vector<NamedTensor> optimizer_state(torch::optim::Optimizer& optimizer, con
 
 void require_optimizer_state(torch::optim::Optimizer& optimizer, const NameOfParameter& name_of,
                              const std::vector<NamedTensor>& state, const std::string& whose) {
+  require_optimizer_state(optimizer, params_by_group(optimizer), name_of, state, whose);
+}
+
+void require_optimizer_state(torch::optim::Optimizer& optimizer, const GroupParams& params,
+                             const NameOfParameter& name_of, const std::vector<NamedTensor>& state,
+                             const std::string& whose) {
   const auto kept = tensors_by_name(state);
   std::map<std::string, torch::Tensor> like = {{"lr", rates_of(optimizer)}};
-  for_each_param(optimizer, [&](const torch::Tensor& param, const TorchState& kind) {
+  for_each_param(optimizer, params, [&](const torch::Tensor& param, const TorchState& kind) {
     const auto name = name_of(param);
-    for (const auto& [field, tensor] : kind.like(param)) like.emplace(name_of_field(field, name), tensor);
+    const auto form = torch::empty(param.sizes(), param.options().device(torch::kMeta));  // without memory
+    for (const auto& [field, tensor] : kind.like(form)) like.emplace(name_of_field(field, name), tensor);
   });
   const auto refuse = [&](const std::string& what) {
     throw WeightsError(fmt::format("{}: {}", whose, what),
@@ -94,10 +119,7 @@ void load_optimizer_state(torch::optim::Optimizer& optimizer, const NameOfParame
                           const std::vector<NamedTensor>& state) {
   const torch::NoGradGuard no_grad;
   const auto kept = tensors_by_name(state);
-  const auto rates = kept.at("lr").cpu().contiguous();
-  for (size_t i = 0; i < optimizer.param_groups().size(); ++i) {
-    optimizer.param_groups()[i].options().set_lr(rates.const_data_ptr<double>()[i]);
-  }
+  set_rates(optimizer, kept.at("lr"));
   for_each_param(optimizer, [&](const torch::Tensor& param, const TorchState& kind) {
     const auto name = name_of(param);
     std::vector<NamedTensor> own;

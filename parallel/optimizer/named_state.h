@@ -16,19 +16,35 @@ namespace lockstep {
 // The name of a parameter of the optimizer. Throws for one that has none.
 using NameOfParameter = std::function<std::string(const torch::Tensor& param)>;
 
+// The parameters of each group of an optimizer.
+using GroupParams = std::vector<Params>;
+GroupParams params_by_group(const torch::optim::Optimizer& optimizer);
+
 // Throws UsageError for another optimizer than SGD, Adam, AdamW, RMSprop and Adagrad, and classes derived
 // from them.
 void require_known_optimizer(torch::optim::Optimizer& optimizer);
 
-// Returns the learning rates of the groups, "lr" (groups) double, and each parameter's state by the names of
+// Returns the learning rates of the groups: (groups) double.
+torch::Tensor rates_of(torch::optim::Optimizer& optimizer);
+
+// Sets them.
+void set_rates(torch::optim::Optimizer& optimizer, const torch::Tensor& rates);
+
+// The name of a field of a parameter's state: "exp_avg.NAME".
+std::string name_of_field(const std::string& field, const std::string& param);
+
+// Returns rates_of(), "lr", and each parameter's state by the names of
 // Python's: "exp_avg.NAME" on its device, "step.NAME" () int64. Without those that the optimizer does not
 // have yet. The tensors are its own. Throws as require_known_optimizer() does.
 std::vector<NamedTensor> optimizer_state(torch::optim::Optimizer& optimizer, const NameOfParameter& name_of);
 
 // Throws WeightsError, and what optimizer_state() throws, unless load_optimizer_state() takes this state.
-// whose: for the error, "optimizer adam".
+// whose: for the error, "optimizer adam". params: of its groups, if these have others.
 void require_optimizer_state(torch::optim::Optimizer& optimizer, const NameOfParameter& name_of,
                              const std::vector<NamedTensor>& state, const std::string& whose);
+void require_optimizer_state(torch::optim::Optimizer& optimizer, const GroupParams& params,
+                             const NameOfParameter& name_of, const std::vector<NamedTensor>& state,
+                             const std::string& whose);
 
 // Gives the optimizer copies of this state, and its parameters no other.
 void load_optimizer_state(torch::optim::Optimizer& optimizer, const NameOfParameter& name_of,

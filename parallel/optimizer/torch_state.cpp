@@ -1,5 +1,6 @@
 #include <lockstep/parallel/optimizer/torch_state.h>
 
+#include <fmt/format.h>
 #include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
@@ -56,6 +57,30 @@ void visit_fields(const optim::AdagradOptions&, optim::AdagradParamState& state,
   visit("sum", state.sum());
 }
 
+std::string text_of_options(const optim::SGDOptions& options) {
+  return fmt::format("momentum {}, dampening {}, weight_decay {}, nesterov {}", options.momentum(),
+                     options.dampening(), options.weight_decay(), options.nesterov());
+}
+
+template <class Options>
+std::string text_of_adam(const Options& options) {
+  const auto& [first, second] = options.betas();
+  return fmt::format("betas {} and {}, eps {}, weight_decay {}, amsgrad {}", first, second, options.eps(),
+                     options.weight_decay(), options.amsgrad());
+}
+std::string text_of_options(const optim::AdamOptions& options) { return text_of_adam(options); }
+std::string text_of_options(const optim::AdamWOptions& options) { return text_of_adam(options); }
+
+std::string text_of_options(const optim::RMSpropOptions& options) {
+  return fmt::format("alpha {}, eps {}, weight_decay {}, momentum {}, centered {}", options.alpha(),
+                     options.eps(), options.weight_decay(), options.momentum(), options.centered());
+}
+
+std::string text_of_options(const optim::AdagradOptions& options) {
+  return fmt::format("lr_decay {}, weight_decay {}, initial_accumulator_value {}, eps {}", options.lr_decay(),
+                     options.weight_decay(), options.initial_accumulator_value(), options.eps());
+}
+
 torch::Tensor as_tensor(int64_t number) { return torch::full({}, number, torch::kInt64); }
 torch::Tensor as_tensor(const torch::Tensor& tensor) { return tensor; }
 
@@ -108,6 +133,10 @@ class StateOf final : public TorchState {
       }
     });
     return state;
+  }
+
+  std::string options() const override {
+    return fmt::format("lr {}, {}", options_.get_lr(), text_of_options(options_));
   }
 
  private:

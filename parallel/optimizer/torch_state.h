@@ -5,6 +5,7 @@
 #include <torch/types.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <lockstep/support/types.h>
@@ -28,6 +29,9 @@ class TorchState {
   // Returns a new state of these values, which fit like(), with memory of its own beside the parameter.
   virtual std::unique_ptr<torch::optim::OptimizerParamState> made_of(const std::vector<NamedTensor>& tensors,
                                                                      const torch::Tensor& param) const = 0;
+
+  // Returns the options of the group: "lr 0.1, momentum 0.9, ...".
+  virtual std::string options() const = 0;
 };
 
 // Returns the state's kind for a group with these options, which outlive it; null for those of an optimizer

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include <lockstep/parallel/optimizer/named_state.h>
+#include <lockstep/parallel/optimizer/sharded_parts.h>
 #include <lockstep/parallel/replicas/prefixed.h>
 #include <lockstep/parallel/training/replica_state.h>
 #include <lockstep/support/counted.h>
@@ -83,10 +84,29 @@ void KeptReplica::for_each_optimizer(const Action& action) const {
   }
 }
 
+// action: (name, the parts of one, the names of its parameters).
+template <class Action>
+void KeptReplica::for_each_sharded(const Action& action) const {
+  for (const auto& kept : parts_.kept) {
+    if (!kept.sharded) continue;
+    action(kept.name, *kept.sharded(local_).parts_,
+           [&](const torch::Tensor& param) { return parts_.name_of(local_, param, kept.name); });
+  }
+}
+
 std::vector<NamedTensor> KeptReplica::optimizers() const {
   std::vector<NamedTensor> all;
+  for_each_sharded([](const auto&, auto& parts, const auto& name_of) { parts.require_named(name_of); });
   for_each_optimizer([&](const auto& name, auto& optimizer, const auto& name_of) {
     append(all, with_prefix(name, optimizer_state(optimizer, name_of)));
+  });
+  return all;
+}
+
+std::vector<NamedTensor> KeptReplica::sharded_optimizers(Endpoint& endpoint, bool keep) const {
+  std::vector<NamedTensor> all;
+  for_each_sharded([&](const auto& name, auto& parts, const auto& name_of) {
+    append(all, with_prefix(name, parts.state(name_of, endpoint, keep)));
   });
   return all;
 }
@@ -111,6 +131,11 @@ void KeptReplica::require(const TrainState& state) const {
     const auto own = state_of(name, state);
     left -= own.size();
     require_optimizer_state(optimizer, name_of, own, prefixed("optimizer", name));
+  });
+  for_each_sharded([&](const auto& name, auto& parts, const auto& name_of) {
+    const auto own = state_of(name, state);
+    left -= own.size();
+    parts.require(own, name_of, prefixed("optimizer", name));
   });
   if (left > 0) {
     throw WeightsError("the state has an optimizer that is not kept here",
@@ -157,11 +182,14 @@ void KeptReplica::require_kept(const ReplicaLoop::Parts::Kept& kept, const Repli
                      "give it that shape and type before load(), or leave it undefined");
 }
 
-void KeptReplica::take(const TrainState& state) const {
+void KeptReplica::take(const TrainState& state, Endpoint& endpoint) const {
   const torch::NoGradGuard no_grad;
   load_tensors(parts_.tensors(local_, false), state.model, owner("loop", "tensors"));
   for_each_optimizer([&](const auto& name, auto& optimizer, const auto& name_of) {
     load_optimizer_state(optimizer, name_of, state_of(name, state));
+  });
+  for_each_sharded([&](const auto& name, auto& parts, const auto& name_of) {
+    parts.take(state_of(name, state), name_of, endpoint);
   });
   const auto own = own_of(state);
   if (of_this_world(state)) {

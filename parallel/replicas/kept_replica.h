@@ -11,6 +11,8 @@
 
 namespace lockstep {
 
+class Endpoint;
+
 inline constexpr const char* kStateHint = "this is the state of other modules, optimizers or tensors";
 
 class KeptReplica {
@@ -18,7 +20,12 @@ class KeptReplica {
   // Throws UsageError if T has another module than attach() has seen.
   KeptReplica(const ReplicaLoop::Parts& parts, int local);
 
+  // The state of torch's optimizers. Throws UsageError for any optimizer with parameters of no attached
+  // module.
   std::vector<NamedTensor> optimizers() const;
+
+  // A collective: that of sharded ones. keep: else nothing is returned.
+  std::vector<NamedTensor> sharded_optimizers(Endpoint& endpoint, bool keep) const;
 
   // Buffers, and tensors that the user keeps.
   std::vector<NamedTensor> own() const;
@@ -27,11 +34,14 @@ class KeptReplica {
   // each has kept tensors of its own.
   void require(const TrainState& state) const;
 
-  void take(const TrainState& state) const;
+  // A collective.
+  void take(const TrainState& state, Endpoint& endpoint) const;
 
  private:
   template <class Action>
   void for_each_optimizer(const Action& action) const;
+  template <class Action>
+  void for_each_sharded(const Action& action) const;
   void require_kept(const TrainState& state) const;
   void require_kept(const ReplicaLoop::Parts::Kept& kept, const ReplicaState& own) const;
   void take_kept(const ReplicaState& own) const;

@@ -21,8 +21,9 @@ struct ReplicaLoop::Parts {
   // An optimizer or a tensor that checkpoints hold.
   struct Kept {
     std::string name;
-    OfReplica<torch::optim::Optimizer&> optimizer;  // empty: it is a tensor
-    OfReplica<torch::Tensor&> tensor;
+    OfReplica<torch::optim::Optimizer&> optimizer = {};  // one of these three
+    OfReplica<ShardedOptimizer&> sharded = {};
+    OfReplica<torch::Tensor&> tensor = {};
   };
 
   // The parameters and buffers, or the buffers, of a replica's attached modules under their names in

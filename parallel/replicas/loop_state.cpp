@@ -99,10 +99,12 @@ TrainState ReplicaLoop::state() {
                                         {"device", device_generator_state(endpoint.device())}};
     append(own, with_prefix("buffers", replica.own()));
     auto all = gather_bytes(to_bytes(own), endpoint);
+    auto sharded = replica.sharded_optimizers(endpoint, local == 0 && leads);
     if (local != 0 || !leads) return;
     packed = std::move(all);
     state.model = host_copies(parts.tensors(local, false));
     state.optimizer = host_copies(optimizers);
+    append(state.optimizer, std::move(sharded));
   });
   throw_if_aborted(*parts.communicator);
   for (const auto& bytes : packed) {
@@ -140,7 +142,7 @@ void ReplicaLoop::load(const TrainState& given) {
     if (texts[rank].empty()) continue;
     throw WeightsError(fmt::format("rank {} does not take the state: {}", rank, texts[rank]), kStateHint);
   }
-  run([&](int local, Endpoint&) { KeptReplica(parts, local).take(state); });
+  run([&](int local, Endpoint& endpoint) { KeptReplica(parts, local).take(state, endpoint); });
   parts.steps = state.steps;
   parts.rows = 0;
   parts.sums.assign(parts.sums.size(), {});

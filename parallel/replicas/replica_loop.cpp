@@ -147,7 +147,8 @@ void ReplicaLoop::attach(const std::string& name, const OfReplica<torch::nn::Mod
         fmt::format("attach() was called with shard {}, but the optimizers of a loop of your own "
                     "update whole parameters",
                     name_of(kShardNames, options.shard)),
-        "use a Trainer, whose optimizers update parts");
+        "leave shard out and use a ShardedOptimizer, which shares out the optimizer's state; or use a "
+        "Trainer");
   }
   agree(parts_->options.process_group.get(), "names of attached modules", {name},
         "attach the same modules in all processes, in the same order");
@@ -176,13 +177,19 @@ void ReplicaLoop::keep(const std::string& name, OfReplica<torch::optim::Optimize
   parts_->workers.run([&](int local) {
     if (local == 0) require_known_optimizer(optimizer(local));
   });
-  parts_->kept.push_back({.name = name, .optimizer = std::move(optimizer), .tensor = {}});
+  parts_->kept.push_back({.name = name, .optimizer = std::move(optimizer)});
+}
+
+void ReplicaLoop::keep(const std::string& name, OfReplica<ShardedOptimizer&> optimizer) {
+  require_new_name(name, "keep", parts_->kept);
+  agree_on_kept(parts_->options, "the sharded optimizer", name);
+  parts_->kept.push_back({.name = name, .sharded = std::move(optimizer)});
 }
 
 void ReplicaLoop::keep(const std::string& name, OfReplica<torch::Tensor&> tensor) {
   require_new_name(name, "keep", parts_->kept);
   agree_on_kept(parts_->options, "the tensor", name);
-  parts_->kept.push_back({.name = name, .optimizer = {}, .tensor = std::move(tensor)});
+  parts_->kept.push_back({.name = name, .tensor = std::move(tensor)});
 }
 
 void ReplicaLoop::step(const Dealt& batch) {

@@ -23,6 +23,8 @@ class Optimizer;
 
 namespace lockstep {
 
+class ShardedOptimizer;
+
 struct ReplicasOptions {
   std::vector<torch::Device> devices;                     // one replica each; may be listed more than once
   std::shared_ptr<ProcessGroup> process_group = nullptr;  // null: this process alone
@@ -61,6 +63,7 @@ class ReplicaLoop {
   void attach(const std::string& name, const OfReplica<torch::nn::Module&>& module,
               const GradientSyncOptions& options);
   void keep(const std::string& name, OfReplica<torch::optim::Optimizer&> optimizer);
+  void keep(const std::string& name, OfReplica<ShardedOptimizer&> optimizer);
   void keep(const std::string& name, OfReplica<torch::Tensor&> tensor);
 
   void step(const Dealt& batch);
