@@ -76,7 +76,8 @@ class ShardedOptimizer {
   // on all ranks. Their params() are no parameters, but this rank's slices.
   std::vector<torch::optim::OptimizerParamGroup>& param_groups();
 
-  // For torch's learning rate schedulers, and for add_param_group(). Do not call its step().
+  // For torch's learning rate schedulers, and for add_param_group(). Do not call its step(), which updates
+  // nothing, nor torch::save(), which would keep the slices of this rank.
   torch::optim::Optimizer& optimizer();
 
   // Bytes of the state that this rank holds.

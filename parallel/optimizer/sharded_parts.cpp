@@ -91,7 +91,19 @@ void ShardedOptimizer::Parts::zero_grad(bool set_to_none) {
   }
 }
 
+void ShardedOptimizer::Parts::require_same_rank(const Endpoint& endpoint) {
+  if (world_ == 0) {
+    rank_ = endpoint.rank();
+    world_ = endpoint.world_size();
+  }
+  if (rank_ == endpoint.rank() && world_ == endpoint.world_size()) return;
+  throw UsageError(fmt::format("a ShardedOptimizer of rank {} of {} was used by rank {} of {}", rank_, world_,
+                               endpoint.rank(), endpoint.world_size()),
+                   "use it with the endpoints of one communicator; state() and load() carry it to another");
+}
+
 void ShardedOptimizer::Parts::step(Endpoint& endpoint) {
+  require_same_rank(endpoint);
   size_t held = 0;
   for (const auto& group : optimizer->param_groups()) held += group.params().size();
   if (held != in_groups_) take_params();

@@ -82,8 +82,12 @@ struct ShardedOptimizer::Parts {
   void gather_fields(const SlicedParams& sliced, size_t bucket, std::vector<Fields>& fields,
                      Endpoint& endpoint, bool keep) const;
 
+  void require_same_rank(const Endpoint& endpoint);
+
   size_t in_groups_ = 0;  // slices
   int64_t steps_ = 0;
+  int rank_ = 0;
+  int world_ = 0;  // 0: of no communicator yet
 };
 
 }  // namespace lockstep

@@ -115,6 +115,7 @@ void ShardedOptimizer::Parts::gather_fields(const SlicedParams& sliced, size_t b
 std::vector<NamedTensor> ShardedOptimizer::Parts::state(const NameOfParameter& name_of, Endpoint& endpoint,
                                                         bool keep) {
   require_named(name_of);
+  require_same_rank(endpoint);
   auto fields = told_fields(endpoint);
   for (const auto& sliced : placed) {
     for (size_t b = 0; b < sliced.buckets(); ++b) gather_fields(sliced, b, fields, endpoint, keep);
@@ -145,6 +146,7 @@ void ShardedOptimizer::Parts::require(const std::vector<NamedTensor>& state, con
 
 void ShardedOptimizer::Parts::take(const std::vector<NamedTensor>& state, const NameOfParameter& name_of,
                                    Endpoint& endpoint) {
+  require_same_rank(endpoint);
   std::map<std::string, torch::Tensor> by_name;
   for (const auto& [name, tensor] : state) by_name.emplace(name, tensor);
   set_rates(*optimizer, by_name.at("lr"));

@@ -1,5 +1,5 @@
-// The code of docs/migrating.md: pages.py looks for each block of the page here, line by line. It leaves out
-// lines with a comment that begins with `test`.
+// The C++ code of docs/migrating.md, your-loop.md and sharding.md: pages.py looks for each block here, line
+// by line. It leaves out lines with a comment that begins with `test`.
 #include <torch/torch.h>
 
 #include <lockstep/tests/catch.h>
@@ -26,6 +26,7 @@
 #include <lockstep/parallel/replica_random.h>
 #include <lockstep/parallel/replica_workers.h>
 #include <lockstep/parallel/replicas.h>
+#include <lockstep/parallel/sharded_optimizer.h>
 #include <lockstep/parallel/train_batch.h>
 #include <lockstep/parallel/train_epochs.h>
 #include <lockstep/parallel/trainer.h>
@@ -306,6 +307,54 @@ TEST_CASE("a loop of Python's DistributedDataParallel becomes one with Replicas"
         .mean("loss");
   };
   CHECK(mean_loss() < replicas.take_sums().mean("loss"));  // than over all steps
+}
+
+TEST_CASE("a loop's replicas share out the state of its optimizer") {
+  const std::vector<lockstep::Batch> batches(30, page_rows(16));
+  struct Plain {
+    Net net{64};
+    torch::optim::Adam adam{net->parameters(), .01};
+  };
+  struct Learner {  // one per replica
+    Net net{64};
+    lockstep::ShardedOptimizer adam{torch::optim::Adam(net->parameters(), .01)};  // around the optimizer
+  };
+  const auto train = [&](auto& replicas, auto member, auto update) {
+    replicas.attach(member);
+    for (const auto& batch : batches) {
+      replicas.step(batch, [&](auto& own, const lockstep::Batch& rows, lockstep::Step& step) {
+        own.adam.zero_grad();
+        const auto sum = F::CrossEntropyFuncOptions().reduction(torch::kSum);
+        (F::cross_entropy(own.net(rows.input()), rows.target(), sum) / step.rows()).backward();
+        update(own, step);
+      });
+    }
+  };
+
+  torch::manual_seed(0);
+  lockstep::Replicas<Learner> sharded({.devices = devices});
+  sharded.keep(&Learner::adam);
+  train(sharded, &Learner::net, [](Learner& own, lockstep::Step& step) {
+    step.wait();          // every .grad is the sum over all replicas
+    own.adam.step(step);  // and every replica has all new weights
+  });
+
+  torch::manual_seed(0);
+  lockstep::Replicas<Plain> whole({.devices = devices});
+  whole.keep(&Plain::adam);
+  train(whole, &Plain::net, [](Plain& own, lockstep::Step& step) {
+    step.wait();
+    own.adam.step();
+  });
+  const auto found = sharded.state(), expected = whole.state();
+  CHECK(expected.optimizer.size() == 1 + 3 * 6);  // the rate; three of each parameter
+  for (const auto& [of_found, of_expected] :
+       {std::pair(found.model, expected.model), std::pair(found.optimizer, expected.optimizer)}) {
+    REQUIRE(of_found.size() == of_expected.size());
+    for (size_t i = 0; i < of_found.size(); ++i) CHECK(of_found[i].tensor.equal(of_expected[i].tensor));
+  }
+  whole.load(found);  // goes on
+  CHECK(whole.steps_taken() == 30);
 }
 
 TEST_CASE("the chapter's training from scratch") {

@@ -8,8 +8,8 @@
   - flags of a script in a block marked `sh` stand in a file of scripts/ or scripts/compare/
   - docs/cli.md names every flag of every command's --help, and no page names a flag that none has
   - the tests that a table names after a link to their file exist
-  - the C++ code of docs/migrating.md and docs/your-loop.md is that of tests/docs/migrating_test.cpp, and their Python
-    code can be parsed
+  - the C++ code of docs/migrating.md, docs/your-loop.md and docs/sharding.md is that of tests/docs/migrating_test.cpp,
+    and their Python code can be parsed
   - the Python function of docs/cli.md gives the order of batches that tests/reference/batch_order.txt holds"""
 
 import ast
@@ -23,7 +23,7 @@ from blocks import command_lines
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(ROOT.glob("docs/*.md"))]
-MIGRATING = [ROOT / "docs/migrating.md", ROOT / "docs/your-loop.md"]
+MIGRATING = [ROOT / "docs/migrating.md", ROOT / "docs/your-loop.md", ROOT / "docs/sharding.md"]
 CODE = re.compile(r"^```.*?^```$", re.S | re.M)
 MOST_LINES, COLUMNS = 150, 120
 # The flags of other programs and of the scripts, and those of earlier versions in the changelog.
