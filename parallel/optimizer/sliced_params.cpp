@@ -39,7 +39,7 @@ SlicedParams::SlicedParams(Params params, int64_t bucket_bytes, const Endpoint& 
   }
   for (size_t i = 0; i < params_.size(); ++i) {
     before_.push_back(params_[i].data());
-    if (!own_elements(i).empty()) slices_[i] = elements(i, before_[i]);
+    if (!own_elements(i).empty() || params_[i].numel() == 0) slices_[i] = elements(i, before_[i]);
   }
 }
 

@@ -26,7 +26,7 @@ class SlicedParams {
   size_t first(size_t b) const { return static_cast<size_t>(parts_.bucket(b).first); }  // of its parameters
   size_t end(size_t b) const { return static_cast<size_t>(parts_.bucket(b).last) + 1; }
 
-  // (n) this rank's elements of parameter i, n > 0, in the parameter's memory; undefined if it has none. It
+  // (n) this rank's elements of parameter i, in the parameter's memory; undefined if others have them all. It
   // stays the same object.
   const torch::Tensor& slice(size_t i) const { return slices_[i]; }
 
