@@ -1,17 +1,14 @@
 // ShardedOptimizer: the bits of torch's optimizers on whole parameters, on any layout of replicas.
-#include <torch/optim/lbfgs.h>
 #include <torch/optim/schedulers/step_lr.h>
 
 #include <lockstep/tests/catch.h>
 
-#include <lockstep/support/error.h>
+#include <lockstep/parallel/replica_workers.h>
 #include <lockstep/tests/parallel/collectives/gloo/joined.h>
 #include <lockstep/tests/parallel/sharded_loops.h>
-#include <lockstep/tests/support/refusal.h>
 
 using namespace lockstep;
 using namespace lockstep::testing;
-using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
@@ -162,129 +159,44 @@ TEST_CASE(
   }
 }
 
-TEST_CASE(
-    "optimizers whose steps read more than an element are refused by name, and so is what cannot be cut") {
-  struct Own : torch::optim::Adam {
-    using Adam::Adam;
+TEST_CASE("parameters of several dtypes, complex ones too, are updated in one step as by torch's optimizer") {
+  const auto numbers = [](int64_t count, double first, torch::ScalarType dtype) {
+    return (torch::arange(count, torch::kFloat64) * .7 + first).sin().to(dtype);
   };
-  Shapes net(torch::kFloat32);
-  const auto twice = std::vector{net->gain, net->shift, net->gain};
-  struct Case {
-    const char* words;
-    std::function<void()> build;
-  };
-  const Case cases[] = {
-      {"LBFGS cannot be sharded: its step computes the loss several times",
-       [&] { ShardedOptimizer(torch::optim::LBFGS(net->parameters(), 1.)); }},
-      {"Own cannot be sharded", [&] { ShardedOptimizer(Own(net->parameters())); }},
-      {"no optimizer", [&] { ShardedOptimizer(std::unique_ptr<torch::optim::Optimizer>()); }},
-      {"parameter 2 of group 0 (Float [1]) is given twice",
-       [&] { ShardedOptimizer(torch::optim::SGD(twice, .1)); }},
-      {"a bucket of 0 bytes",
-       [&] { ShardedOptimizer(torch::optim::SGD(net->parameters(), .1), {.bucket_bytes = 0}); }},
-  };
-  for (const auto& [words, build] : cases) {
-    INFO(words);
-    const auto refusal = refusal_and_hint(build);
-    CHECK_THAT(refusal, ContainsSubstring(words));
-  }
-  CHECK_THAT(refusal_and_hint(cases[0].build), ContainsSubstring("SGD, Adam, AdamW, RMSprop and Adagrad"));
-}
-
-namespace {
-
-// Parameters with gradients, and an optimizer of theirs.
-struct Bare {
-  explicit Bare(std::vector<torch::Tensor> given, double lr = .1, double momentum = 0)
-      : params(std::move(given)),
-        sgd(torch::optim::SGD(params, torch::optim::SGDOptions(lr).momentum(momentum))) {
-    for (const auto& param : params) param.mutable_grad() = torch::ones_like(param);
-  }
-  std::vector<torch::Tensor> params;
-  ShardedOptimizer sgd;
-};
-
-torch::Tensor ones(const std::vector<int64_t>& sizes) { return torch::ones(sizes, torch::requires_grad()); }
-
-}  // namespace
-
-TEST_CASE("what would train replicas apart, or not at all, is refused on every replica with both values") {
-  using Build = std::function<Bare(int rank)>;
-  using Change = std::function<void(Bare & own, int rank)>;  // before the second step
-  struct Case {
-    const char* words;
-    Build build;
-    Change change = {};
-  };
-  const Build alike = [](int) { return Bare({ones({3}), ones({2, 5})}, .1, .5); };
-  const Case cases[] = {
-      {"rank 1 has parameter 0 of group 0 (Float [4]) where rank 0 has parameter 0 of group 0 (Float [3])",
-       [](int rank) { return Bare({ones({3 + rank})}); }},
-      {"rank 1 has nothing more where rank 0 has parameter 1 of group 0 (Float [2])",
-       [](int rank) {
-         return rank == 0 ? Bare({ones({3}), ones({2})}) : Bare({ones({3})});
-       }},
-      {"values with the hash",
-       [](int rank) { return Bare({(ones({3}) * (rank + 1)).detach().requires_grad_()}); }},
-      {"rank 1 has group 0: lr 0.2, momentum 0",
-       [](int rank) { return Bare({ones({3})}, rank == 0 ? .1 : .2); }},
-      {"rank 1 has group 0: lr 0.1, momentum 0.9",
-       [](int rank) { return Bare({ones({3})}, .1, rank == 0 ? .8 : .9); }},
-      {"has gaps in its memory, strides [10]",
-       [](int) {
-         return Bare({torch::ones({3, 10}).select(1, 0).detach().requires_grad_()});
-       }},
-      {"parameter 0 of group 0 (Float [5]) and parameter 1 of group 0 (Float [3]) are two parameters in the "
-       "same",
-       [](int) {
-         const auto whole = torch::ones({5});
-         return Bare({whole.detach().requires_grad_(), whole.slice(0, 2).detach().requires_grad_()});
-       }},
-      {"the learning rate of group 0 is 0.3 on rank 1, 0.1 on rank 0", alike,
-       [](Bare& own, int rank) {
-         if (rank == 1) own.sgd.param_groups()[0].options().set_lr(.3);
-       }},
-      {"rank 1 has other options than rank 0", alike,
-       [](Bare& own, int rank) {
-         auto& options = static_cast<torch::optim::SGDOptions&>(own.sgd.param_groups()[0].options());
-         if (rank == 1) options.momentum(.6);
-       }},
-      {"rank 1 has gradients of other parameters than rank 0", alike,
-       [](Bare& own, int rank) {
-         if (rank == 1) own.params[1].mutable_grad().reset();
-       }},
-      {"parameter 1 of group 0 (Float [2, 5]) is sparse", alike,
-       [](Bare& own, int) {
-         own.params[1].mutable_grad() = torch::ones({2, 5}).to_sparse();
-       }},
-      {"(Double [3]) has another shape, dtype, device", alike,
-       [](Bare& own, int) {
-         own.params[0].mutable_grad().reset();
-         own.params[0].set_data(own.params[0].data().to(torch::kFloat64));
-       }},
-  };
-  for (const auto& [words, build, change] : cases) {
-    for (const Layout& layout : {Layout{2}, Layout{1, 1}}) {
-      INFO(words << ", " << text_of(layout) << " replicas");
-      const auto found =
-          on_layout(layout, [&, &build = build, &change = change](const ReplicasOptions& options) {
-            Replicas<Bare> loop(options, [&](Endpoint& endpoint) { return build(endpoint.rank()); });
-            try {
-              loop.run([&](Bare& own, Endpoint& endpoint) {
-                own.sgd.step(endpoint);
-                if (!change) return;
-                change(own, endpoint.rank());
-                own.sgd.step(endpoint);
-              });
-            } catch (const UsageError& error) {
-              return error.message();
-            } catch (const PeerError&) {  // another process has found it first
-              return std::string("peer");
-            }
-            return std::string();
-          });
-      CHECK_THAT(found[0] == "peer" ? found.back() : found[0], ContainsSubstring(words));
-      for (const auto& message : found) CHECK_FALSE(message.empty());
+  const auto make = [&] {
+    std::vector<torch::Tensor> params;
+    for (const auto dtype : {torch::kFloat32, torch::kFloat64, torch::kBFloat16, torch::kComplexFloat}) {
+      params.push_back(numbers(9'001, .1, dtype).requires_grad_());
+      params.push_back(numbers(3, .2, dtype).requires_grad_());
     }
+    return params;
+  };
+  const auto set_gradients = [&](const std::vector<torch::Tensor>& params, int step) {
+    for (const auto& param : params) {
+      param.mutable_grad() = numbers(param.numel(), step, param.scalar_type());
+    }
+  };
+  const auto options = torch::optim::SGDOptions(.05).momentum(.9).weight_decay(.01);
+  const auto expected = make();
+  torch::optim::SGD sgd(expected, options);
+  std::vector<std::vector<torch::Tensor>> found(3);
+  for (auto& params : found) params = make();
+  const std::vector<torch::Device> devices(3, torch::kCPU);
+  ReplicaWorkers workers(devices, 1);
+  const auto communicator = make_communicator({.devices = devices, .threads = 1});
+  workers.run(*communicator, [&](int local, Endpoint& endpoint) {
+    const auto& params = found[static_cast<size_t>(local)];
+    ShardedOptimizer sharded(torch::optim::SGD(params, options), {.bucket_bytes = 20'000});
+    for (int step = 0; step < 4; ++step) {
+      set_gradients(params, step);
+      sharded.step(endpoint);
+    }
+  });
+  for (int step = 0; step < 4; ++step) {
+    set_gradients(expected, step);
+    sgd.step();
+  }
+  for (const auto& params : found) {
+    for (size_t i = 0; i < params.size(); ++i) CHECK(params[i].equal(expected[i]));
   }
 }
