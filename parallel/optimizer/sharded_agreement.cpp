@@ -1,4 +1,5 @@
-// What the ranks of a ShardedOptimizer have in common: each updates a part, so nothing else would tell.
+// Values that the ranks of a ShardedOptimizer must have in common: each updates a part, so that nothing else
+// would tell.
 #include <c10/util/Type.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>

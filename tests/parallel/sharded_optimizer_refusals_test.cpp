@@ -1,4 +1,4 @@
-// What a ShardedOptimizer refuses: optimizers, parameters, and replicas that differ.
+// Optimizers, parameters and replicas that a ShardedOptimizer refuses.
 #include <torch/optim/lbfgs.h>
 
 #include <lockstep/tests/catch.h>
