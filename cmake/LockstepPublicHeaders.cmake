@@ -15,6 +15,7 @@ set(LOCKSTEP_PUBLIC_HEADERS
   data/images/augment.h
   data/images/augmentation.h
   data/images/image_files.h
+  data/images/image_list.h
   data/images/normalize.h
   data/images/pixels.h
   data/only_row.h

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <mutex>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -30,7 +29,7 @@ std::string kind_of_image(const ImageInfo& info) {
 
 // One half of a folder: for each file what its header says, or why it cannot be read.
 struct LookedAt {
-  std::vector<ImageFile> files;
+  ImageList files;
   std::vector<ImageInfo> infos = {};
   std::vector<std::string> faults = {};  // empty: none
 
@@ -51,7 +50,7 @@ void for_readable(LookedAt& half, int workers, const Of& of) {
   });
 }
 
-LookedAt read_headers(std::vector<ImageFile> files, int workers) {
+LookedAt read_headers(ImageList files, int workers) {
   LookedAt half{.files = std::move(files)};
   half.infos.resize(half.files.size());
   half.faults.resize(half.files.size());
@@ -79,7 +78,7 @@ void add_half(const LookedAt& half, bool train, DataSummary& summary) {
       summary.unreadable.push_back(half.faults[i]);
       continue;
     }
-    auto& of = summary.classes[static_cast<size_t>(half.files[i].label)];
+    auto& of = summary.classes[static_cast<size_t>(half.files.label(i))];
     ++(train ? of.train : of.test);
     ++(train ? summary.train_rows : summary.test_rows);
     const auto& info = half.infos[i];
@@ -93,7 +92,7 @@ void add_half(const LookedAt& half, bool train, DataSummary& summary) {
   }
 }
 
-std::vector<ImageFile> readable(const LookedAt& half) {
+ImageList readable(const LookedAt& half) {
   std::vector<ImageFile> files;
   for (size_t i = 0; i < half.files.size(); ++i) {
     if (half.is_readable(i)) files.push_back(half.files[i]);
@@ -129,7 +128,7 @@ void add_tensors(const DecodeOptions& options, DataSummary& summary) {
 }
 
 // Images of one small size are shown as they are, others as squares.
-plot::Raster sheet_of_files(std::span<const ImageFile> files, const DataSummary& summary, int image_size) {
+plot::Raster sheet_of_files(const ImageList& files, const DataSummary& summary, int image_size) {
   constexpr int kSquare = 96;
   const auto& sizes = summary.files;
   const bool as_they_are = image_size == 0 && sizes && are_of_one_size(*sizes) &&
@@ -137,8 +136,9 @@ plot::Raster sheet_of_files(std::span<const ImageFile> files, const DataSummary&
   const int square = image_size > 0 && image_size <= ContactSheet::kMostPixels ? image_size : kSquare;
   ContactSheet sheet(std::ssize(summary.classes), as_they_are ? sizes->most_height : square,
                      as_they_are ? sizes->most_width : square);
-  for (const auto& file : files) {
-    if (!sheet.wants(file.label)) continue;
+  for (size_t i = 0; i < files.size(); ++i) {
+    if (!sheet.wants(files.label(i))) continue;
+    const auto file = files[i];
     sheet.add(file.label, decode_file(file.path, {.channels = 3, .size = as_they_are ? 0 : square}).values);
   }
   return sheet.raster();

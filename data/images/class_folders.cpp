@@ -77,6 +77,7 @@ class ClassReader {
     }
     images.push_back({.name = below.empty() ? std::move(entry.name) : below + entry.name,
                       .size = entry.size,
+                      .written = entry.written,
                       .file = {entry.file[0], entry.file[1]}});
   }
 

@@ -12,6 +12,7 @@ namespace lockstep {
 struct ClassImage {
   std::string name;  // below the class folder: "1.png" or "images/1.png"
   int64_t size = 0;  // in bytes, at least 1
+  int64_t written = 0;
   uint64_t file[2]{};
 };
 

@@ -8,7 +8,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include <lockstep/data/dataset_rows.h>
@@ -20,11 +19,9 @@
 namespace lockstep {
 namespace {
 
-using Files = std::shared_ptr<const std::vector<ImageFile>>;
-
 // The images of a data set, which have the size of the first one.
 struct SameSize {
-  Files files;
+  ImageList files;
   detail::ImageDecoder decode;
   Pixels first;
 
@@ -32,24 +29,24 @@ struct SameSize {
   std::vector<int64_t> shape() const { return {first.channels, first.height, first.width}; }
 
   void decode_into(int64_t row, uint8_t* bytes_of_row) const {
-    const auto& file = files->at(static_cast<size_t>(row));
+    const auto file = files.at(static_cast<size_t>(row));
     const auto image = decode(file);
     if (image.channels != first.channels || image.height != first.height || image.width != first.width) {
       throw DataError(fmt::format("{} has {} x {} pixels in {} channels, {} has {} x {} in {}",
                                   file.path.string(), image.width, image.height, image.channels,
-                                  files->front().path.string(), first.width, first.height, first.channels),
+                                  files.front().path.string(), first.width, first.height, first.channels),
                       "images of one size make a batch: give an " + ErrorText(NamedOption{"image_size"}));
     }
     std::memcpy(bytes_of_row, image.values.data(), image.values.size());
   }
 };
 
-SameSize same_size(const std::vector<ImageFile>& files, const detail::ImageDecoder& decode, int workers) {
+SameSize same_size(const ImageList& files, const detail::ImageDecoder& decode, int workers) {
   if (workers < 1)
     throw UsageError(fmt::format("workers is {}", workers), "images need at least 1 to decode");
   if (files.empty()) throw DataError("there are no image files to decode");
   auto first = decode(files.front());
-  return {std::make_shared<const std::vector<ImageFile>>(files), decode, std::move(first)};
+  return {files, decode, std::move(first)};
 }
 
 BatchSpec spec_of_images(const SameSize& images) {
@@ -65,37 +62,30 @@ detail::RowReader reader_of(std::shared_ptr<const SameSize> images) {
   return [images = std::move(images)](int64_t row) -> std::vector<torch::Tensor> {
     auto bytes = torch::empty(images->shape(), torch::kUInt8);
     images->decode_into(row, bytes.mutable_data_ptr<uint8_t>());
-    return {bytes, torch::tensor(images->files->at(static_cast<size_t>(row)).label, torch::kInt64)};
+    return {bytes, torch::tensor(images->files.label(static_cast<size_t>(row)), torch::kInt64)};
   };
 }
 
-std::vector<int64_t> labels_of(const std::vector<ImageFile>& files) {
+std::vector<int64_t> labels_of(const ImageList& files) {
   std::vector<int64_t> labels;
-  for (const auto& file : files) labels.push_back(file.label);
+  labels.reserve(files.size());
+  for (size_t i = 0; i < files.size(); ++i) labels.push_back(files.label(i));
   return labels;
-}
-
-// The folder's reader has looked already, unless the file was found in another way. 0: it cannot be read.
-int64_t size_of(const ImageFile& file) {
-  if (file.size >= 0) return file.size;
-  std::error_code unreadable;
-  const auto size = std::filesystem::file_size(file.path, unreadable);
-  return unreadable ? 0 : static_cast<int64_t>(size);
 }
 
 }  // namespace
 
-std::string hash_of_files(const std::vector<ImageFile>& files, int64_t count) {
+std::string hash_of_files(const ImageList& files, int64_t count) {
   std::string text;
-  for (const auto& file : std::span(files).first(static_cast<size_t>(count))) {
+  for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+    const auto file = files.at(i);
     text += fmt::format("{}/{}\n{} {}\n", file.path.parent_path().filename().string(),
-                        file.path.filename().string(), size_of(file), file.label);
+                        file.path.filename().string(), std::max<int64_t>(0, files.bytes(i)), file.label);
   }
   return fmt::format("{:016x}", xxhash64(std::as_bytes(std::span(text))));
 }
 
-DataRows detail::resident_image_rows(const std::vector<ImageFile>& files, const ImageDecoder& decode,
-                                     int workers) {
+DataRows detail::resident_image_rows(const ImageList& files, const ImageDecoder& decode, int workers) {
   const auto all = same_size(files, decode, workers);
   const auto rows = static_cast<int64_t>(files.size());
   auto sizes = all.shape();
@@ -103,7 +93,7 @@ DataRows detail::resident_image_rows(const std::vector<ImageFile>& files, const 
   const auto images = torch::empty(sizes, torch::kUInt8), labels = torch::empty({rows}, torch::kInt64);
   auto* const bytes = images.mutable_data_ptr<uint8_t>();
   for_each_row(rows, workers, [&](int64_t row) { all.decode_into(row, bytes + row * all.bytes()); });
-  std::ranges::transform(files, labels.mutable_data_ptr<int64_t>(), &ImageFile::label);
+  std::ranges::copy(labels_of(files), labels.mutable_data_ptr<int64_t>());
   return {.rows = rows,
           .sources = resident_rows({{"images", images}, {"labels", labels, Role::kTarget}}),
           .hash_of_first =
@@ -111,10 +101,10 @@ DataRows detail::resident_image_rows(const std::vector<ImageFile>& files, const 
                 return fmt::format("{:016x}{:016x}", hash_of_tensor(images.narrow(0, 0, count)),
                                    hash_of_tensor(labels.narrow(0, 0, count)));
               },
-          .labels = [numbers = labels_of(files)] { return numbers; }};
+          .labels = [files] { return labels_of(files); }};
 }
 
-DataRows detail::streamed_image_rows(const std::vector<ImageFile>& files, const ImageDecoder& decode,
+DataRows detail::streamed_image_rows(const ImageList& files, const ImageDecoder& decode,
                                      const StreamOptions& stream) {
   if (stream.queue_bytes < 1) {
     throw UsageError(fmt::format("a queue of {} bytes holds no images", stream.queue_bytes));
@@ -127,8 +117,8 @@ DataRows detail::streamed_image_rows(const std::vector<ImageFile>& files, const 
                                   .workers = stream.workers,
                                   .most_ahead = std::max<int64_t>(1, stream.queue_bytes / images->bytes()),
                                   .notice = stream.notice}),
-      .hash_of_first = [all = images->files](int64_t count) { return hash_of_files(*all, count); },
-      .labels = [all = images->files] { return labels_of(*all); }};
+      .hash_of_first = [files](int64_t count) { return hash_of_files(files, count); },
+      .labels = [files] { return labels_of(files); }};
 }
 
 }  // namespace lockstep

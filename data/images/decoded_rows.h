@@ -19,9 +19,9 @@
 #include <filesystem>
 #include <functional>
 #include <string>
-#include <vector>
 
 #include <lockstep/data/images/image_files.h>
+#include <lockstep/data/images/image_list.h>
 #include <lockstep/data/images/pixels.h>
 #include <lockstep/data/training_data.h>
 #include <lockstep/support/notice.h>
@@ -40,16 +40,16 @@ ImageInfo info_of_file(const std::filesystem::path& path);
 
 // Returns true if all files are grey, so that one channel holds them. Reads their headers, up to the first
 // one with colours. Throws as info_of_file() does.
-bool all_grey(const std::vector<ImageFile>& files, int workers);
+bool all_grey(const ImageList& files, int workers);
 
 // Returns a hash of the names, sizes and labels of the first `count` files, and of the names of the folders
 // that they lie in: their bytes are too many to read, and folders above differ between machines.
-std::string hash_of_files(const std::vector<ImageFile>& files, int64_t count);
+std::string hash_of_files(const ImageList& files, int64_t count);
 
 // Decodes all files, by this number of threads, into one tensor on the host: each device of a Trainer gets a
 // copy. Throws UsageError for workers below 1, and the DataError of the first file that has one, or that has
 // another size.
-DataRows resident_image_rows(const std::vector<ImageFile>& files, const DecodeOptions& options, int workers);
+DataRows resident_image_rows(const ImageList& files, const DecodeOptions& options, int workers);
 
 struct StreamOptions {
   int workers = 1;                           // threads that decode, for each distinct device
@@ -62,7 +62,7 @@ struct StreamOptions {
 // never waits for room in the queue. Evaluations are not told, and decode with all workers. A file that
 // cannot be decoded, also because it has vanished, ends the step that asks for it with a DataError that has
 // the row and the path. Throws UsageError for options out of range, and DataError for the first file.
-DataRows streamed_image_rows(const std::vector<ImageFile>& files, const DecodeOptions& options,
+DataRows streamed_image_rows(const ImageList& files, const DecodeOptions& options,
                              const StreamOptions& stream = {});
 
 namespace detail {
@@ -70,9 +70,8 @@ namespace detail {
 // Returns the image of a file. Several threads call it at once.
 using ImageDecoder = std::function<Pixels(const ImageFile& file)>;
 
-DataRows resident_image_rows(const std::vector<ImageFile>& files, const ImageDecoder& decode, int workers);
-DataRows streamed_image_rows(const std::vector<ImageFile>& files, const ImageDecoder& decode,
-                             const StreamOptions& stream);
+DataRows resident_image_rows(const ImageList& files, const ImageDecoder& decode, int workers);
+DataRows streamed_image_rows(const ImageList& files, const ImageDecoder& decode, const StreamOptions& stream);
 
 }  // namespace detail
 }  // namespace lockstep

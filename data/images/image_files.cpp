@@ -13,6 +13,7 @@
 #include <lockstep/data/file_digest.h>
 #include <lockstep/data/images/class_folders.h>
 #include <lockstep/data/images/folder_layout.h>
+#include <lockstep/data/images/image_list_builder.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/files/xxhash64.h>
@@ -162,17 +163,19 @@ std::vector<Row> rows_of_half(const Half& half, const std::vector<std::string>& 
   return rows;
 }
 
-std::vector<ImageFile> files_of_half(const Half& half, const std::vector<Row>& rows,
-                                     const std::vector<std::string>& names, NameDigest& digest) {
-  std::vector<ImageFile> files;
+ImageList files_of_half(const Half& half, const std::vector<Row>& rows, const std::vector<std::string>& names,
+                        NameDigest& digest) {
+  ImageListBuilder files;
+  for (size_t label = 0; label < names.size(); ++label) {
+    files.add_folder(half.path + "/" + names[label] + "/", static_cast<int64_t>(label));
+  }
   files.reserve(rows.size());
-  for (const auto& row : rows) {
-    const auto below = names[static_cast<size_t>(row.label)] + "/" + row.image->name;
-    digest.add(below, row.image->size);
-    files.push_back({.path = half.path + "/" + below, .label = row.label, .size = row.image->size});
+  for (const auto& [image, label] : rows) {
+    digest.add(names[static_cast<size_t>(label)] + "/" + image->name, image->size);
+    files.add(static_cast<uint32_t>(label), image->name, image->size, image->written);
   }
   digest.add("", static_cast<int64_t>(rows.size()));  // the end of a half
-  return files;
+  return files.list();
 }
 
 void note_left_out(std::vector<std::string>& notices, const LeftOut& left_out, std::string_view noun,

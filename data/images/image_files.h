@@ -15,19 +15,15 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+#include <lockstep/data/images/image_list.h>
 
-struct ImageFile {
-  std::filesystem::path path;
-  int64_t label = 0;  // index of its class in class_names
-  int64_t size = -1;  // bytes that it had when it was found; -1: not known
-};
+namespace lockstep {
 
 struct ImageFolder {
   std::vector<std::string> class_names = {};  // in order of their bytes, as torchvision numbers them
   // In order of the files' names below their class folders, then of classes. Numbered files so keep the order
   // of their numbers, whatever their class.
-  std::vector<ImageFile> train = {}, test = {};
+  ImageList train = {}, test = {};
   std::string digest = {};                // SHA-256 of names below the folder, and sizes
   std::vector<std::string> notices = {};  // one sentence each, without a full stop
   // Files that skip_unreadable has left out: one sentence each, which begins with the path.

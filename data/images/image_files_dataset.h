@@ -13,10 +13,8 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <memory>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include <lockstep/data/images/decoded_rows.h>
 
@@ -26,20 +24,20 @@ namespace lockstep {
 // throws as decode_file() does.
 class ImageFiles : public torch::data::datasets::Dataset<ImageFiles> {
  public:
-  explicit ImageFiles(std::vector<ImageFile> files, DecodeOptions options = {})
-      : files_(std::make_shared<const std::vector<ImageFile>>(std::move(files))), options_(options) {}
+  explicit ImageFiles(ImageList files, DecodeOptions options = {})
+      : files_(std::move(files)), options_(options) {}
 
   torch::data::Example<> get(size_t row) override {
-    const auto& file = files_->at(row);
+    const auto file = files_.at(row);
     const auto image = decode_file(file, options_);
     auto bytes = torch::empty({image.channels, image.height, image.width}, torch::kUInt8);
     std::ranges::copy(image.values, bytes.mutable_data_ptr<uint8_t>());
     return {bytes, torch::tensor(file.label, torch::kInt64)};
   }
-  std::optional<size_t> size() const override { return files_->size(); }
+  std::optional<size_t> size() const override { return files_.size(); }
 
  private:
-  std::shared_ptr<const std::vector<ImageFile>> files_;
+  ImageList files_;
   DecodeOptions options_;
 };
 

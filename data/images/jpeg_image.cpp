@@ -123,11 +123,11 @@ StoredImage from_cmyk(const StoredImage& inks) {
 // A file that is being decoded, from its header on.
 class JpegFile {
  public:
-  explicit JpegFile(std::span<const uint8_t> file) {
+  JpegFile(std::span<const uint8_t> file, uint64_t file_bytes) {
     try {
       check(create_jpeg(&decoding_));
       check(read_jpeg_header(&decoding_, file.data(), file.size()));
-      check_header(file.size());
+      check_header(file_bytes);
     } catch (...) {
       jpeg_destroy_decompress(&decoding_.jpeg);
       throw;
@@ -194,8 +194,8 @@ bool starts_as_jpeg(std::span<const uint8_t> file) {
   return file.size() >= 3 && file[0] == 0xff && file[1] == 0xd8 && file[2] == 0xff;
 }
 
-ImageInfo jpeg_info(std::span<const uint8_t> bytes) {
-  const JpegFile file(bytes);
+ImageInfo jpeg_info(std::span<const uint8_t> start, uint64_t file_bytes) {
+  const JpegFile file(start, file_bytes);
   ImageInfo info{
       .channels = file.components(), .height = file.height(), .width = file.width(), .format = "JPEG"};
   if (exchanges_sides(file.orientation())) std::swap(info.height, info.width);
@@ -203,7 +203,7 @@ ImageInfo jpeg_info(std::span<const uint8_t> bytes) {
 }
 
 StoredImage decode_jpeg(std::span<const uint8_t> bytes) {
-  JpegFile file(bytes);
+  JpegFile file(bytes, bytes.size());
   return upright(file.rows(), file.orientation());
 }
 

@@ -13,6 +13,7 @@
 
 #include <lockstep/support/error.h>
 #include <lockstep/support/files/errno_text.h>
+#include <lockstep/support/files/file_time.h>
 
 namespace lockstep {
 namespace {
@@ -54,6 +55,7 @@ FolderEntry entry_of(int folder, const dirent& found) {
     entry.kind = EntryKind::kOther;
   }
   entry.size = status.st_size;
+  entry.written = nanoseconds(status.st_mtim);
   entry.file[0] = status.st_dev;
   entry.file[1] = status.st_ino;
   return entry;

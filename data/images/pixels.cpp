@@ -118,7 +118,13 @@ Pixels decode_image(std::span<const uint8_t> file, const DecodeOptions& options)
   return planes(image, options.channels);
 }
 
-ImageInfo image_info(std::span<const uint8_t> file) { return by_format(file, png_info, jpeg_info); }
+ImageInfo image_info(std::span<const uint8_t> file) { return image_info(file, file.size()); }
+
+ImageInfo image_info(std::span<const uint8_t> start, uint64_t file_bytes) {
+  return by_format(
+      start, [&](const auto& bytes) { return png_info(bytes, file_bytes); },
+      [&](const auto& bytes) { return jpeg_info(bytes, file_bytes); });
+}
 
 Pixels resize_and_crop(const Pixels& image, int size) {
   check_side(size);

@@ -60,6 +60,10 @@ struct ImageInfo {
 // Reads what stands before the pixels, with the checks on size; damage behind that is not seen.
 ImageInfo image_info(std::span<const uint8_t> file);
 
+// The same of the first bytes of a file of `file_bytes` bytes: its format, channels and bits. Where they end
+// too early, an image is truncated, or not seen as turned or as one with transparency.
+ImageInfo image_info(std::span<const uint8_t> start, uint64_t file_bytes);
+
 // Resizes so that the shorter side has `size` pixels, also when that enlarges, then takes the central square.
 // Bilinear with antialias: the bytes of torchvision's Resize(size) and CenterCrop(size) for images of Pillow.
 // Throws UsageError for a size below 1 or of more than kMostImagePixels, and unless values has the image's

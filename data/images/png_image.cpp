@@ -46,7 +46,7 @@ struct PngChunks {
 };
 
 // Reads the header, and refuses more pixels than the file can hold.
-PngChunks read_png_header(std::span<const uint8_t> file) {
+PngChunks read_png_header(std::span<const uint8_t> file, uint64_t file_bytes) {
   PngChunks chunks;
   const size_t at = kPngSignature.size();
   if (file.size() < at + kChunkFrame + kPngHeaderBytes) {
@@ -70,15 +70,15 @@ PngChunks read_png_header(std::span<const uint8_t> file) {
     throw damaged_image(
         fmt::format("is damaged: it has {} bits, 1, 2, 4, 8 or 16 were expected", chunks.depth));
   }
-  const auto most_bits = file.size() * kMostDeflated * 8;
-  check_image_size(chunks.height, chunks.width, file.size(),
+  const auto most_bits = file_bytes * kMostDeflated * 8;
+  check_image_size(chunks.height, chunks.width, file_bytes,
                    most_bits / static_cast<uint64_t>(chunks.depth * chunks.samples()));
   return chunks;
 }
 
 // Reads the header and looks at the other chunks, up to the first that the file does not hold whole.
-PngChunks read_png_chunks(std::span<const uint8_t> file) {
-  PngChunks chunks = read_png_header(file);
+PngChunks read_png_chunks(std::span<const uint8_t> file, uint64_t file_bytes) {
+  PngChunks chunks = read_png_header(file, file_bytes);
   size_t at = kPngSignature.size();
   while (file.size() - at >= kChunkFrame) {
     const size_t length = number_at(file, at);
@@ -227,8 +227,8 @@ bool starts_as_png(std::span<const uint8_t> file) {
          std::equal(kPngSignature.begin(), kPngSignature.end(), file.begin());
 }
 
-ImageInfo png_info(std::span<const uint8_t> file) {
-  const auto chunks = read_png_chunks(file);
+ImageInfo png_info(std::span<const uint8_t> start, uint64_t file_bytes) {
+  const auto chunks = read_png_chunks(start, file_bytes);
   ImageInfo info{.channels = (chunks.color_type & PNG_COLOR_MASK_COLOR) != 0 ? 3 : 1,
                  .height = static_cast<int>(chunks.height),
                  .width = static_cast<int>(chunks.width),
@@ -240,7 +240,7 @@ ImageInfo png_info(std::span<const uint8_t> file) {
 }
 
 StoredImage decode_png(std::span<const uint8_t> file) {
-  const auto chunks = read_png_chunks(file);
+  const auto chunks = read_png_chunks(file, file.size());
   return upright(PngFile(file).rows(chunks), chunks.orientation);
 }
 

@@ -123,7 +123,7 @@ Decoding decoding_of(const ImageFolder& folder, const DataFlags& flags) {
 }
 
 // Test images are resident, too, where they leave half of the memory to training.
-DataRows rows_of_files(const std::vector<ImageFile>& files, const Decoding& decoding, bool resident) {
+DataRows rows_of_files(const ImageList& files, const Decoding& decoding, bool resident) {
   auto rows = resident ? resident_image_rows(files, decoding.options, decoding.workers)
                        : streamed_image_rows(files, decoding.options,
                                              {.workers = decoding.workers,
@@ -154,8 +154,8 @@ LoadedData load_image_folder(const std::string& path, const DataFlags& flags) {
   const auto all_test_rows = static_cast<int64_t>(folder.test.size());
   const auto [train, test] =
       used_rows(flags, static_cast<int64_t>(folder.train.size()), all_test_rows, "image");
-  folder.train.resize(static_cast<size_t>(train));
-  folder.test.resize(static_cast<size_t>(test));
+  folder.train = folder.train.first(static_cast<size_t>(train));
+  folder.test = folder.test.first(static_cast<size_t>(test));
   const auto decoding = decoding_of(folder, flags);
   const auto test_bytes = decoding.bytes(folder.test.size());
   const bool resident = decoding.bytes(folder.train.size()) + test_bytes <= decoding.memory;

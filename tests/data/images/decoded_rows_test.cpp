@@ -112,7 +112,8 @@ TEST_CASE("the first file that cannot be decoded, or has another size, is named"
     CHECK(rows_of_files(*source, {3, 2}).target().equal(torch::tensor({0, 2})));
   }
   CHECK(refusal_of<DataError>([&] {
-          lockstep::detail::streamed_image_rows({files.begin() + 5, files.end()}, damaged_image, {});
+          lockstep::detail::streamed_image_rows(std::vector(files.begin() + 5, files.end()), damaged_image,
+                                                {});
         }) == "cats/5 is truncated");
 }
 

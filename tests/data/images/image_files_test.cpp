@@ -23,7 +23,7 @@ ImageFolder found_in(const ImageTree& tree, const FolderOptions& options = {}) {
   return find_image_folder(tree.path(), options);
 }
 
-std::set<std::string> names_of(const ImageTree& tree, const std::vector<ImageFile>& half) {
+std::set<std::string> names_of(const ImageTree& tree, const ImageList& half) {
   const auto rows = tree.rows(half);
   return {rows.begin(), rows.end()};
 }

@@ -34,7 +34,7 @@ class ImageTree {
   const std::filesystem::path& path() const { return folder_.path(); }
 
   // "train/cat/1.png 0" for each image of a half.
-  std::vector<std::string> rows(const std::vector<ImageFile>& half) const {
+  std::vector<std::string> rows(const ImageList& half) const {
     std::vector<std::string> rows;
     for (const auto& file : half) {
       rows.push_back(file.path.lexically_relative(folder_.path()).string() + " " +

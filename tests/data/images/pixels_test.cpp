@@ -82,6 +82,36 @@ TEST_CASE("what an image is comes from its header") {
   }
 }
 
+TEST_CASE("the first bytes of a file tell its channels, or that they are too few") {
+  for (const auto* name : {"png_type_0_bits_1", "png_type_3_bits_2", "png_turned_behind", "jpeg_grey",
+                           "jpeg_420", "jpeg_cmyk", "jpeg_orientation_5"}) {
+    INFO(name);
+    const auto file = image_file(name);
+    const auto whole = image_info(file);
+    size_t least = 0;  // bytes that tell
+    for (size_t count = 0; count <= file.size(); ++count) {
+      ImageInfo info;
+      try {
+        info = image_info(std::span(file).first(count), file.size());
+      } catch (const DataError&) {
+        continue;
+      }
+      if (least == 0) least = count;
+      CHECK(info.channels == whole.channels);
+      CHECK(info.format == whole.format);
+    }
+    CHECK(least > 0);
+    CHECK(least < file.size());
+  }
+  // 1,000 x 1,000 pixels are too many for a file of 33 bytes, not for one of 5,000.
+  const auto file = image_file("png_type_2_bits_8");
+  auto start = std::vector(file.begin(), file.begin() + 33);
+  start[18] = start[22] = 0x03;
+  start[19] = start[23] = 0xe8;
+  CHECK(image_info(start, 5'000).height == 1'000);
+  CHECK_THROWS_AS(image_info(start), DataError);
+}
+
 TEST_CASE("other channels and sizes than can be made are refused") {
   const auto file = image_file("png_type_2_bits_8");
   for (const int channels : {0, 2, 4}) {
