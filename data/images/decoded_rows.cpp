@@ -85,6 +85,13 @@ std::string hash_of_files(const ImageList& files, int64_t count) {
   return fmt::format("{:016x}", xxhash64(std::as_bytes(std::span(text))));
 }
 
+std::string hash_of_times(const ImageList& files) {
+  std::vector<int64_t> times;
+  times.reserve(files.size());
+  for (size_t i = 0; i < files.size(); ++i) times.push_back(files.written(i));
+  return fmt::format("{:016x}", xxhash64(std::as_bytes(std::span(times))));
+}
+
 DataRows detail::resident_image_rows(const ImageList& files, const ImageDecoder& decode, int workers) {
   const auto all = same_size(files, decode, workers);
   const auto rows = static_cast<int64_t>(files.size());

@@ -32,7 +32,8 @@ namespace lockstep {
 // of another format.
 Pixels decode_file(const std::filesystem::path& path, const DecodeOptions& options);
 
-// As above. Also throws DataError for a file whose size has changed since it was found.
+// As above. Also throws DataError for a file that has another size than when it was found, or that has been
+// written since.
 Pixels decode_file(const ImageFile& file, const DecodeOptions& options);
 
 // Reads what stands before the pixels of a file. Throws as decode_file() does.
@@ -45,6 +46,10 @@ bool all_grey(const ImageList& files, int workers);
 // Returns a hash of the names, sizes and labels of the first `count` files, and of the names of the folders
 // that they lie in: their bytes are too many to read, and folders above differ between machines.
 std::string hash_of_files(const ImageList& files, int64_t count);
+
+// Returns a hash of the times at which the files were last written, 16 digits: what tells files that were
+// replaced by others of the same names and sizes.
+std::string hash_of_times(const ImageList& files);
 
 // Decodes all files, by this number of threads, into one tensor on the host: each device of a Trainer gets a
 // copy. Throws UsageError for workers below 1, and the DataError of the first file that has one, or that has

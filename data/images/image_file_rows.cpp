@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <ctime>
+#include <string>
 #include <vector>
 
 #include <lockstep/data/images/decoded_rows.h>
@@ -20,6 +22,33 @@ auto of_bytes(const std::filesystem::path& path, const std::vector<uint8_t>& byt
     return read(bytes);
   } catch (const DataError& error) {
     throw DataError(fmt::format("{} {}", path.string(), error.message()), error.hint_text());
+  }
+}
+
+// "2026-01-31 23:59:59.123456789 UTC"
+std::string time_text(int64_t nanoseconds) {
+  constexpr int64_t kPerSecond = 1'000'000'000;
+  const auto fraction = (nanoseconds % kPerSecond + kPerSecond) % kPerSecond;
+  const auto seconds = static_cast<std::time_t>((nanoseconds - fraction) / kPerSecond);
+  std::tm time = {};
+  ::gmtime_r(&seconds, &time);
+  return fmt::format("{}-{:02}-{:02} {:02}:{:02}:{:02}.{:09} UTC", 1900 + time.tm_year, time.tm_mon + 1,
+                     time.tm_mday, time.tm_hour, time.tm_min, time.tm_sec, fraction);
+}
+
+// Throws DataError for a file that is not as it was found.
+void check_unchanged(const ImageFile& file, const FileBytes& read) {
+  const auto refuse = [&](const std::string& what) {
+    throw DataError(fmt::format("{} has changed: {} when its folder was read", file.path.string(), what),
+                    "leave the files of a data set as they are while it is used, and begin again");
+  };
+  const auto size = static_cast<int64_t>(read.bytes.size());
+  if (file.size >= 0 && size != file.size) {
+    refuse(fmt::format("it has {} bytes, and had {}", size, file.size));
+  }
+  if (file.written >= 0 && read.written != file.written) {
+    refuse(fmt::format("it was written at {}, and had been at {}", time_text(read.written),
+                       time_text(file.written)));
   }
 }
 
@@ -49,14 +78,9 @@ Pixels decode_file(const std::filesystem::path& path, const DecodeOptions& optio
 }
 
 Pixels decode_file(const ImageFile& file, const DecodeOptions& options) {
-  const auto bytes = read_file_bytes(file.path).bytes;
-  const auto size = static_cast<int64_t>(bytes.size());
-  if (file.size >= 0 && size != file.size) {
-    throw DataError(fmt::format("{} has changed: it has {} bytes, and had {} when its folder was read",
-                                file.path.string(), size, file.size),
-                    "leave the files of a data set as they are while it is used, and begin again");
-  }
-  return of_bytes(file.path, bytes, [&](const auto& all) { return decode_image(all, options); });
+  const auto read = read_file_bytes(file.path);
+  check_unchanged(file, read);
+  return of_bytes(file.path, read.bytes, [&](const auto& all) { return decode_image(all, options); });
 }
 
 ImageInfo info_of_file(const std::filesystem::path& path) {

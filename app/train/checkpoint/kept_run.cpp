@@ -57,7 +57,9 @@ RunFolder folder_of(const std::optional<FoundCheckpoint>& found, const TrainFlag
 }
 
 void warn_of_differences(const RunState& state, const TrainPlan& plan) {
-  if (const auto differences = bit_differences(state, plan_fields(plan)); !differences.empty()) {
+  const auto planned = plan_fields(plan);
+  if (auto notice = rewritten_files(state.plan, planned); !notice.empty()) warn(notice);
+  if (const auto differences = bit_differences(state, planned); !differences.empty()) {
     warn(fmt::format("{}: the next steps may differ in their last bits from those without a break",
                      fmt::join(differences, ", ")));
   }

@@ -144,6 +144,14 @@ Json with_test_settings_of(const Json& saved, Json planned) {
   return planned;
 }
 
+std::string rewritten_files(const Json& saved, const Json& planned) {
+  const auto before = value_at(saved, "train_data_times"), now = value_at(planned, "train_data_times");
+  if (before.is_null() || now.is_null() || before == now) return {};
+  return "image files for training have been written, or copied, since the run has read them: names and "
+         "sizes "
+         "are the same, and other pixels would make it another run";
+}
+
 std::vector<std::string> bit_differences(const RunState& state, const Json& planned) {
   std::vector<std::string> differences;
   const auto compare = [&](const std::string& key, const Json& before, const Json& now) {

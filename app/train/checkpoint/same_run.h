@@ -39,6 +39,10 @@ bool same_test_settings(const nlohmann::ordered_json& changed);
 nlohmann::ordered_json with_test_settings_of(const nlohmann::ordered_json& saved,
                                              nlohmann::ordered_json planned);
 
+// Returns a sentence for a run whose image files for training have been written since the checkpoint's run
+// has read them; empty: they have not, or nobody knows. Their names and sizes are the same: check_same_run().
+std::string rewritten_files(const nlohmann::ordered_json& saved, const nlohmann::ordered_json& planned);
+
 // Returns the differences by which the next steps give other bits than without the break: "threads 1 instead
 // of 2". state: of the checkpoint. planned: plan_fields() of this run.
 std::vector<std::string> bit_differences(const RunState& state, const nlohmann::ordered_json& planned);

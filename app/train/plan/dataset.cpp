@@ -163,6 +163,7 @@ LoadedData load_image_folder(const std::string& path, const DataFlags& flags) {
   LoadedData loaded{
       .origin = path,
       .all_test_rows = all_test_rows,
+      .train_times = hash_of_times(folder.train),
       .digest = folder.digest,
       .notices = folder.notices,
       .streamed = !resident,

@@ -24,6 +24,7 @@ struct LoadedData {
   int64_t all_test_rows = 0;  // `set` may hold only the first of them
   // Hashes of the rows in `set`, of image files of their names and sizes. Their number is compared besides.
   std::string train_hash = {}, test_hash = {};
+  std::string train_times = {};  // hash_of_times() of image files for training; empty: no such files
 
   DataFlags flags = {};     // as they were given
   std::string kind = {};    // "IDX", "CIFAR-10", "CIFAR-100", "image folder", "safetensors", "synthetic"

@@ -225,6 +225,12 @@ constexpr Setting kImageSettings[] = {
      .in = kInPlan | kAgreed,
      .planned = [](const auto& plan) -> Json { return plan.data.train_hash; },
      .on_resume = OnResume::kRefused},
+    {.name = "train-data-times",  // a run that goes on warns of others, since copies of files may have them
+     .in = kInPlan,
+     .planned =
+         [](const auto& plan) {
+           return plan.data.train_times.empty() ? Json() : Json(plan.data.train_times);
+         }},
     {.name = "test-data-hash",
      .in = kInPlan | kAgreed,
      .planned = [](const auto& plan) -> Json { return plan.data.test_hash; }},

@@ -1,8 +1,11 @@
 // Rows of image files, decoded by lockstep_images. The files are Pillow's.
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <torch/types.h>
 
 #include <lockstep/tests/catch.h>
+#include <array>
+#include <ctime>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -97,4 +100,37 @@ TEST_CASE("a file of another size than it was found with is refused, however wel
   CHECK(refusal_of<DataError>(resident) == expected);
   CHECK(refusal_of<DataError>([&] { streamed_image_rows(files, {}); }) == expected);
   CHECK(refusal_of<DataError>([&] { ImageFiles(files).get(0); }) == expected);
+}
+
+TEST_CASE("a file that was written after it was found is refused, with both times") {
+  const TempFolder folder;
+  const auto path = file_of(folder, "a.png", kFirst);
+  const auto written_at = [&](long nanoseconds) {
+    const std::array<timespec, 2> times = {timespec{1'700'000'000, 0}, {1'700'000'000, nanoseconds}};
+    REQUIRE(::utimensat(AT_FDCWD, path.c_str(), times.data(), 0) == 0);
+  };
+  written_at(5);
+  const ImageList files = {
+      {.path = path, .size = static_cast<int64_t>(kFirst.size()), .written = 1'700'000'000'000'000'005}};
+  CHECK_NOTHROW(streamed_image_rows(files, {}));
+  file_of(folder, "a.png", kSecond);
+  written_at(6);
+  // date -u -d @1700000000
+  CHECK(refusal_of<DataError>([&] { streamed_image_rows(files, {}); }) ==
+        path +
+            " has changed: it was written at 2023-11-14 22:13:20.000000006 UTC, and had been at "
+            "2023-11-14 22:13:20.000000005 UTC when its folder was read");
+  CHECK(hash_of_times(files) != hash_of_times({{.path = path, .written = 1'700'000'000'000'000'006}}));
+}
+
+TEST_CASE("images are grey if all of them are, and one coloured is found") {
+  const TempFolder folder;
+  const auto colored = file_of(folder, "a.png", kFirst);
+  auto grey = kFirst;
+  grey[25] = 0;  // its type of colours
+  CHECK_FALSE(all_grey({{.path = colored}}, 1));
+  CHECK(all_grey({{.path = file_of(folder, "b.png", grey)}}, 2));
+  // Far more than the first bytes.
+  const auto large = file_of(folder, "c.png", kFirst + std::string(100'000, 'x'));
+  CHECK_FALSE(all_grey({{.path = folder / "b.png"}, {.path = large}}, 2));
 }

@@ -73,6 +73,17 @@ TEST_CASE("another training than the checkpoint's is refused, or taken where tha
   }
 }
 
+TEST_CASE("image files that were written since are told of, where both runs know their times") {
+  const Json times = {{"train_data_times", "0a"}}, others = {{"train_data_times", "0b"}},
+             unknown = {{"train_data_times", nullptr}};
+  CHECK_THAT(rewritten_files(times, others), ContainsSubstring("since the run has read them"));
+  CHECK_NOTHROW(check_same_run(times, others, {}));
+  for (const auto& [saved, planned] : {std::pair(times, times), std::pair(unknown, times),
+                                       std::pair(times, unknown), std::pair(Json::object(), times)}) {
+    CHECK(rewritten_files(saved, planned).empty());
+  }
+}
+
 TEST_CASE("an average of the weights begins, changes its decay or ends where that is asked for") {
   const std::vector<std::string> none, ema{"ema"};
   const Json earlier = Json::object(), without = {{"ema", nullptr}}, some = {{"ema", .9}},
