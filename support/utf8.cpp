@@ -1,6 +1,8 @@
 #include <lockstep/support/utf8.h>
 
 #include <fmt/format.h>
+#include <locale.h>
+#include <wctype.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -24,7 +26,33 @@ bool follows(uint8_t first, uint8_t second) {
   return second >= least && second <= most;
 }
 
+// The character that begins at place `i` of well-formed UTF-8.
+char32_t character_at(std::string_view utf8, size_t i, size_t length) {
+  const auto first = static_cast<uint8_t>(utf8[i]);
+  char32_t character = length == 1 ? first : first & (0x7f >> length);
+  for (size_t k = 1; k < length; ++k) character = character << 6 | (static_cast<uint8_t>(utf8[i + k]) & 0x3f);
+  return character;
+}
+
+// Through the capital letter, since some small letters have two forms. Where the system has no C.UTF-8, the
+// letters are those of ASCII.
+char32_t character_without_case(char32_t character) {
+  static const locale_t kLocale = ::newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
+  if (kLocale == nullptr) return character >= 'A' && character <= 'Z' ? character + ('a' - 'A') : character;
+  return static_cast<char32_t>(::towlower_l(::towupper_l(static_cast<wint_t>(character), kLocale), kLocale));
+}
+
 }  // namespace
+
+std::u32string without_case(std::string_view utf8) {
+  std::u32string characters;
+  for (size_t i = 0; i < utf8.size();) {
+    const auto length = length_from(static_cast<uint8_t>(utf8[i]));
+    characters += character_without_case(character_at(utf8, i, length));
+    i += length;
+  }
+  return characters;
+}
 
 bool is_utf8(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };

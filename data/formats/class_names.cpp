@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <string_view>
 #include <unordered_set>
 
@@ -30,6 +31,8 @@ std::string text_of_names(const std::filesystem::path& path) {
   }
   std::string text(source->most_bytes(), '\0');
   text.resize(source->read(std::as_writable_bytes(std::span(text))));
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // of editors that mark UTF-8 with it
+  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
   return text;
 }
 
@@ -69,6 +72,13 @@ Counts counts_of(std::span<const uint8_t> labels) {
   Counts counts = {};
   for (const auto label : labels) ++counts[label];
   return counts;
+}
+
+// The label that all rows have; nothing: there are several, or no rows.
+std::optional<size_t> only_label(const Counts& counts) {
+  const auto is_there = [](int64_t count) { return count > 0; };
+  if (std::ranges::count_if(counts, is_there) != 1) return std::nullopt;
+  return static_cast<size_t>(std::ranges::find_if(counts, is_there) - counts.begin());
 }
 
 }  // namespace
@@ -136,6 +146,11 @@ std::vector<std::string> label_notices(std::span<const uint8_t> train, std::span
     (in_test[label] > 0 ? only_in_test : nowhere).push_back(class_names[label]);
   }
   std::vector<std::string> notices;
+  if (const auto only = only_label(in_train); only && *only < class_names.size()) {
+    notices.push_back(
+        fmt::format("all images for training are of one class, {}: there is nothing to tell apart",
+                    in_quotes(class_names[*only])));
+  }
   if (in_train[0] + in_test[0] == 0 && nowhere.size() == 1) {
     notices.push_back(fmt::format("labels begin at 1: {} counts as one of {} classes and has no image",
                                   in_quotes(nowhere.front()), class_names.size()));

@@ -9,9 +9,9 @@
 
 namespace lockstep {
 
-// Reads one name per line; blank lines at the end do not count. Throws DataError, which names the file and
-// the line: a blank line between names, a name that stands there twice, one that is no UTF-8, more than
-// 65,536 names, or a file of more than 1 MiB.
+// Reads one name per line; blank lines at the end do not count, nor does a byte order mark at the beginning.
+// Throws DataError, which names the file and the line: a blank line between names, a name that stands there
+// twice, one that is no UTF-8, more than 65,536 names, or a file of more than 1 MiB.
 std::vector<std::string> read_class_names(const std::filesystem::path& path);
 
 // "0", "1", ...
@@ -26,7 +26,8 @@ std::vector<std::string> fashion_mnist_classes();
 // Throws DataError for a label that is no class, with its row and the file.
 void check_labels(std::span<const uint8_t> labels, int64_t classes, const std::filesystem::path& path);
 
-// Returns a sentence each for classes without rows for training, with such rows for testing alone among them.
+// Returns a sentence each for rows for training that are all of one class, and for classes without rows for
+// training, with such rows for testing alone among them.
 std::vector<std::string> label_notices(std::span<const uint8_t> train, std::span<const uint8_t> test,
                                        const std::vector<std::string>& class_names);
 

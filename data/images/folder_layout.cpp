@@ -51,6 +51,15 @@ std::string the_one(const std::string& folder, const FolderNames& folders,
 // ImageNet's test/ holds images of unknown classes, and val/ those to test with.
 bool holds_folders(const std::string& folder) { return !folders_in(list_folder(folder)).empty(); }
 
+LeftOut images_in(const std::string& folder, const std::vector<FolderEntry>& entries) {
+  LeftOut images;
+  for (const auto& entry : entries) {
+    if (entry.kind == EntryKind::kFolder) continue;
+    if (is_image_name(entry.name) || is_other_image_name(entry.name)) images.add(folder + "/" + entry.name);
+  }
+  return images;
+}
+
 FolderLayout halves(const std::string& folder, const FolderNames& folders, const std::string& train,
                     const std::string& test, const std::string& validation) {
   FolderLayout layout{.train = folder + "/" + train};
@@ -81,9 +90,14 @@ FolderLayout layout_of(const std::string& folder) {
   const auto train = is_half(train_names);
   const auto test = is_half(test_names), validation = is_half(validation_names);
   if (train.empty()) return {.train = folder};
-  if (!test.empty() || !validation.empty()) return halves(folder, folders, train, test, validation);
-  if (folders.size() == 1) return {.train = folder + "/" + train};
-  return {.train = folder};  // of classes, one of which is called train
+  auto layout = FolderLayout{.train = folder};  // of classes, one of which may be called train
+  if (!test.empty() || !validation.empty()) {
+    layout = halves(folder, folders, train, test, validation);
+  } else if (folders.size() == 1) {
+    layout.train = folder + "/" + train;
+  }
+  if (layout.train != folder) layout.outside = images_in(folder, entries);
+  return layout;
 }
 
 }  // namespace lockstep

@@ -4,11 +4,14 @@
 #include <string>
 #include <vector>
 
+#include <lockstep/data/images/class_folders.h>
+
 namespace lockstep {
 
 struct FolderLayout {
   std::string train = {};  // a folder of class folders, maybe the one that was named
   std::string test = {};   // empty: there is none
+  LeftOut outside = {};    // images beside the two halves
   std::vector<std::string> notices = {};
 };
 

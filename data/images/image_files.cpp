@@ -18,6 +18,7 @@
 #include <lockstep/support/error.h>
 #include <lockstep/support/files/xxhash64.h>
 #include <lockstep/support/printable.h>
+#include <lockstep/support/utf8.h>
 
 namespace lockstep {
 namespace {
@@ -97,11 +98,11 @@ const ClassFolder* find_class(const Half& half, const std::string& name) {
 
 // Refuses names that differ by case alone, in one half or between the two.
 void check_case(const Half& train, const Half& test, const Judge& judge) {
-  std::map<std::string, std::pair<std::string, std::string>> seen;  // name in small letters: path, name
+  std::map<std::u32string, std::pair<std::string, std::string>> seen;  // name without case: path, name
   for (const auto* half : {&train, &test}) {
     for (const auto& folder : half->classes) {
       const auto [at, added] =
-          seen.try_emplace(in_small_letters(folder.name), half->path + "/" + folder.name, folder.name);
+          seen.try_emplace(without_case(folder.name), half->path + "/" + folder.name, folder.name);
       if (added || at->second.second == folder.name) continue;
       judge.refuse(fmt::format("the names of {} and {}/{} differ by case alone", at->second.first, half->path,
                                folder.name),
@@ -192,9 +193,18 @@ void note_untested(std::vector<std::string>& notices, const Half& train, const H
     if (!same || !has_images(*same)) untested.add(in_quotes(folder.name));
   }
   if (untested.count == 0) return;
-  notices.push_back(
-      fmt::format("no image for testing is of {}{}", untested.first,
-                  untested.count == 1 ? "" : fmt::format(" and of {} other classes", untested.count - 1)));
+  const auto others = untested.count - 1;
+  notices.push_back(fmt::format(
+      "no image for testing is of {}{}", untested.first,
+      others == 0 ? "" : fmt::format(" and of {} other class{}", others, others == 1 ? "" : "es")));
+}
+
+// A network of one class answers the same to everything.
+void note_only_class(std::vector<std::string>& notices, const Half& train) {
+  if (std::ranges::count_if(train.classes, has_images) != 1) return;
+  const auto& only = *std::ranges::find_if(train.classes, has_images);
+  notices.push_back(fmt::format(
+      "all images for training are of one class, {}: there is nothing to tell apart", in_quotes(only.name)));
 }
 
 // Two names of one file cost no reading.
@@ -212,7 +222,9 @@ void note_shared(std::vector<std::string>& notices, const Half& train, const Hal
       }
     }
   }
-  note_left_out(notices, shared, "file", "for testing lead to files for training");
+  note_left_out(
+      notices, shared, "file",
+      shared.count == 1 ? "for testing leads to one for training" : "for testing lead to files for training");
 }
 
 }  // namespace
@@ -223,6 +235,7 @@ ImageFolder find_image_folder(const fs::path& folder, const FolderOptions& optio
   const Judge judge(options.only_notice, found.notices);
   check_share(options.test_share, layout, judge);
   LeftOutFiles left_out;
+  left_out.outside = std::move(layout.outside);
   const bool split = layout.test.empty();
   Half train{.path = layout.train,
              .classes = read_class_folders(layout.train, options.skip_unreadable, left_out)};
@@ -250,6 +263,7 @@ ImageFolder find_image_folder(const fs::path& folder, const FolderOptions& optio
   note_left_out(found.notices, left_out.other_files, "file",
                 "left out by name, which is none of a PNG or JPEG");
   note_left_out(found.notices, left_out.outside, "image", "left out, which lie in no class folder");
+  note_only_class(found.notices, train);
   if (!found.test.empty()) note_untested(found.notices, train, test);
   note_shared(found.notices, train, test);
   found.unreadable = std::move(left_out.faults);

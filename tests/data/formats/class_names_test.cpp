@@ -18,7 +18,9 @@ using Strings = std::vector<std::string>;
 
 TEST_CASE("names of classes are the lines of a file, without blank ones at its end") {
   const TempFolder folder;
-  for (const char* text : {"cat\ndog", "cat\ndog\n", "cat\r\ndog\r\n", "cat\ndog\n\n\n"}) {
+  for (const char* text : {"cat\ndog", "cat\ndog\n", "cat\r\ndog\r\n", "cat\ndog\n\n\n",
+                           "\xef\xbb\xbf"
+                           "cat\r\ndog\r\n"}) {
     write_file(folder / "classes.txt", text);
     CHECK(read_class_names(folder / "classes.txt") == Strings{"cat", "dog"});
   }
@@ -84,4 +86,7 @@ TEST_CASE("classes without images are said") {
         Strings{"no image is of class '0' and 1 more class",
                 "there are images for testing, and none for training, of class '3'"});
   CHECK(label_notices(std::vector<uint8_t>{0, 1}, other, {"0", "1"}).empty());
+  CHECK(label_notices(std::vector<uint8_t>{1, 1}, std::vector<uint8_t>{0, 1}, {"cat", "dog"}) ==
+        Strings{"all images for training are of one class, 'dog': there is nothing to tell apart",
+                "there are images for testing, and none for training, of class 'cat'"});
 }

@@ -67,18 +67,22 @@ TEST_CASE("halves are found by their usual names") {
                                                      {"train", "valid"},
                                                      {"TRAIN", "validation"}}) {
     INFO(train << " " << test);
-    const ImageTree tree = {std::string(train) + "/cat/1.png", std::string(test) + "/cat/1.png"};
+    const ImageTree tree = {std::string(train) + "/cat/1.png", std::string(train) + "/dog/2.png",
+                            std::string(test) + "/cat/1.png", std::string(test) + "/dog/2.png"};
     const auto found = found_in(tree);
-    CHECK(tree.rows(found.train) == Strings{std::string(train) + "/cat/1.png 0"});
-    CHECK(tree.rows(found.test) == Strings{std::string(test) + "/cat/1.png 0"});
+    CHECK(tree.rows(found.train) ==
+          Strings{std::string(train) + "/cat/1.png 0", std::string(train) + "/dog/2.png 1"});
+    CHECK(tree.rows(found.test) ==
+          Strings{std::string(test) + "/cat/1.png 0", std::string(test) + "/dog/2.png 1"});
     CHECK(found.notices.empty());
   }
 }
 
 TEST_CASE("a val/ is named where test/ is read, and read where test/ has no classes") {
-  const ImageTree tree = {"train/cat/1.png", "test/cat/2.png", "val/cat/3.png"};
+  const ImageTree tree = {"train/cat/1.png", "train/dog/1.png", "test/cat/2.png", "test/dog/2.png",
+                          "val/cat/3.png"};
   const auto found = found_in(tree);
-  CHECK(tree.rows(found.test) == Strings{"test/cat/2.png 0"});
+  CHECK(tree.rows(found.test) == Strings{"test/cat/2.png 0", "test/dog/2.png 1"});
   REQUIRE(found.notices.size() == 1);
   CHECK_THAT(found.notices[0], ContainsSubstring("not val"));
   const ImageTree imagenet = {"train/cat/1.png", "test/2.png", "val/cat/3.png"};
@@ -119,12 +123,39 @@ TEST_CASE("hidden files are left out, and links are followed") {
 
 TEST_CASE("what is no image by its name is left out, and said") {
   const ImageTree tree = {"train/cat/1.png", "train/cat/Thumbs.db", "train/cat/2.txt", "train/3.png",
-                          "test/cat/1.png"};
+                          "train/dog/1.png", "test/cat/1.png",      "test/dog/1.png"};
   const auto found = found_in(tree);
-  CHECK(found.train.size() == 1);
+  CHECK(found.train.size() == 2);
   REQUIRE(found.notices.size() == 2);
   CHECK_THAT(found.notices[0], ContainsSubstring("2 files") && ContainsSubstring("train/cat/2.txt"));
   CHECK_THAT(found.notices[1], ContainsSubstring("1 image") && ContainsSubstring("train/3.png"));
+}
+
+TEST_CASE("images beside the halves are left out, and said") {
+  ImageTree tree = {"train/cat/1.png", "train/dog/1.png", "test/cat/1.png", "test/dog/1.png",
+                    "loose.png",       "other.jpg",       "readme.txt"};
+  const auto path = tree.path().string();
+  CHECK(found_in(tree).notices ==
+        Strings{"2 images left out, which lie in no class folder, such as " + path + "/loose.png"});
+  tree.add("test/9.png");
+  CHECK(found_in(tree).notices ==
+        Strings{"3 images left out, which lie in no class folder, such as " + path + "/loose.png"});
+  const ImageTree alone = {"train/cat/1.png", "train/dog/1.png", "loose.gif"};
+  CHECK(found_in(alone, {.only_notice = true}).notices.back() ==
+        "1 image left out, which lie in no class folder, such as " + alone.path().string() + "/loose.gif");
+}
+
+TEST_CASE("a training of one class is told of") {
+  const ImageTree tree = {"train/cat/1.png", "test/cat/1.png"};
+  CHECK(found_in(tree).notices ==
+        Strings{"all images for training are of one class, 'cat': there is nothing to tell apart"});
+}
+
+TEST_CASE("classes without images for testing are counted") {
+  const ImageTree tree = {"train/ant/1.png", "train/bee/1.png", "train/cat/1.png", "test/cat/1.png"};
+  CHECK(found_in(tree).notices == Strings{"no image for testing is of 'ant' and of 1 other class"});
+  tree.add("train/dog/1.png");
+  CHECK(found_in(tree).notices == Strings{"no image for testing is of 'ant' and of 2 other classes"});
 }
 
 TEST_CASE("each file that is no image is an error with its path, or left out where that is asked for") {
@@ -137,7 +168,7 @@ TEST_CASE("each file that is no image is an error with its path, or left out whe
                                                      {"train/cat/pipe.png", "not a regular file"},
                                                      {"train/cat/caf\xe9.png", "no UTF-8"}}) {
     const std::string name = file;
-    const ImageTree tree = {"train/cat/1.png", "test/cat/1.png"};
+    const ImageTree tree = {"train/cat/1.png", "train/dog/1.png", "test/cat/1.png", "test/dog/1.png"};
     if (name.find("nowhere") != std::string::npos) {
       std::filesystem::create_symlink("none", tree.path() / name);
     } else if (name.find("pipe") != std::string::npos) {
@@ -151,7 +182,7 @@ TEST_CASE("each file that is no image is an error with its path, or left out whe
     CHECK_THAT(refusal_of<DataError>([&] { found_in(tree); }),
                ContainsSubstring(shown) && ContainsSubstring(words));
     const auto found = found_in(tree, {.skip_unreadable = true});
-    CHECK(found.train.size() == 1);
+    CHECK(found.train.size() == 2);
     REQUIRE(found.notices.size() == 1);
     CHECK_THAT(found.notices[0], ContainsSubstring("1 unreadable image") && ContainsSubstring(shown));
     REQUIRE(found.unreadable.size() == 1);
@@ -188,6 +219,10 @@ TEST_CASE("each folder that makes no data set is an error that names it") {
            {{"train/cat/1.png", "test/cat/1.png", "test/dog/1.png"}, 0, "'dog' is only in", "remove"},
            {{"train/Cat/1.png", "train/cat/1.png", "test/cat/1.png"}, 0, "differ by case alone", "merge"},
            {{"train/Cat/1.png", "test/cat/1.png"}, 0, "differ by case alone", "merge"},
+           {{"train/\u00c9t\u00e9/1.png", "train/\u00e9t\u00e9/1.png", "test/\u00e9t\u00e9/1.png"},
+            0,
+            "differ by case alone",
+            "merge"},
            {{"train/caf\xe9/1.png", "test/cat/1.png"}, 0, "caf\\xe9 has a name that is no UTF-8", "rename"},
            {{"train/cat/1.png", "test/cat/"}, 0, "1 image for training and 0 images for testing", "add"},
            {{"cat/1.png"}, .0001, "1 image for training and 0 images for testing", "test_share"},
@@ -262,5 +297,7 @@ TEST_CASE("the same content for training and for testing is found") {
                                                          ContainsSubstring("train/cat/2.png"));
   std::filesystem::remove(tree.path() / "test/cat/1.png");
   std::filesystem::create_symlink("../../train/cat/1.png", tree.path() / "test/cat/1.png");
-  CHECK(found_in(tree).notices.size() == 1);
+  const auto notices = found_in(tree).notices;
+  REQUIRE(notices.size() == 2);  // the other one is that of one class
+  CHECK_THAT(notices[1], ContainsSubstring("1 file for testing leads to one for training"));
 }
