@@ -31,6 +31,11 @@ bool fits(const TensorSpec& found, const TensorSpec& spec) {
   return found.dtype == spec.dtype && std::ranges::equal(found.row_shape, spec.row_shape, same_size);
 }
 
+RowsName name_of_rows(const DatasetRowsOptions& options) {
+  if (options.name.empty()) return {.evaluated = options.evaluated};
+  return {.set = options.name, .first_epoch = 1, .evaluated = options.evaluated};
+}
+
 class DatasetSource : public BatchSource {
  public:
   DatasetSource(int64_t size, const detail::NewRowReader& new_reader, const DatasetRowsOptions& options,
@@ -38,6 +43,7 @@ class DatasetSource : public BatchSource {
       : size_(size),
         device_(device),
         seed_(options.seed),
+        name_(name_of_rows(options)),
         workers_(static_cast<size_t>(options.workers)),
         readers_(new_reader),
         spec_(options.spec.empty() ? spec_of_first_row() : options.spec),
@@ -75,7 +81,7 @@ class DatasetSource : public BatchSource {
     if (size_ == 0) throw UsageError("a data set of 0 rows does not tell what a row is", kDeclareRows);
     std::vector<torch::Tensor> row;
     const auto reader = readers_.take();
-    RowReads(seed_).read(/*epoch=*/0, /*row=*/0, [&] { row = reader(0); });
+    RowReads(seed_, name_).read(/*epoch=*/0, /*row=*/0, [&] { row = reader(0); });
     if (row.empty() || row.size() > 2) {
       throw UsageError(fmt::format("a row of {} tensors does not tell their names", row.size()),
                        kDeclareRows);
@@ -101,7 +107,7 @@ class DatasetSource : public BatchSource {
   template <class Begin>
   void read(const PendingRows& rows, const Begin& begin) const {
     if (!rows_.any_queued(rows)) return;
-    RowReads reads(seed_);
+    RowReads reads(seed_, name_);
     auto reader = readers_.take();
     for (const auto& row : rows) {
       if (!begin(*row)) continue;
@@ -172,6 +178,7 @@ class DatasetSource : public BatchSource {
   const int64_t size_;
   const torch::Device device_;
   const uint64_t seed_;
+  const RowsName name_;
   const size_t workers_;
   mutable RowReaders readers_;
   const BatchSpec spec_;

@@ -21,6 +21,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -42,6 +43,10 @@ struct DatasetRowsOptions {
   // missing themselves.
   int64_t most_ahead = 0;
   Notice notice = {};  // told once for each device: when half of its batches wait for their rows
+  // For messages: "the training images", whose epochs count from 1 there. Empty: the data set, with epochs as
+  // they are given.
+  std::string name = {};
+  bool evaluated = false;  // evaluations alone read these rows: messages name no epoch
 };
 
 namespace detail {

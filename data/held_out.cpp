@@ -90,7 +90,9 @@ void hold_out(TrainingData& data, double share, uint64_t seed) {
                     share, data.train.rows, data.row_noun, trained.size(), held_out.size()),
         "choose another share, or use more rows");
   }
-  data.validation = subset_of(data.train, std::move(held_out));
+  auto validated = data.train;
+  if (validated.held_out) validated.sources = std::move(validated.held_out);
+  data.validation = subset_of(validated, std::move(held_out));
   data.train = subset_of(data.train, std::move(trained));
 }
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <exception>
+#include <utility>
 
 #include <lockstep/support/error.h>
 #include <lockstep/support/random_streams.h>
@@ -16,8 +17,9 @@ extern "C" void omp_set_num_threads(int threads);
 
 namespace lockstep {
 
-RowReads::RowReads(uint64_t seed)
+RowReads::RowReads(uint64_t seed, RowsName name)
     : seed_(seed),
+      name_(std::move(name)),
       threads_(at::get_num_threads()),  // torch sets OpenMP's number at its first call in a thread
       generator_(at::detail::createCPUGenerator()),
       random_(generator_) {
@@ -37,7 +39,9 @@ void RowReads::read(int64_t epoch, int64_t row, const std::function<void()>& rea
   try {
     read_row();
   } catch (...) {
-    throw_from(fmt::format("row {} of the data set cannot be read in epoch {}", row, epoch));
+    const auto when =
+        name_.evaluated ? std::string() : fmt::format(" in epoch {}", epoch + name_.first_epoch);
+    throw_from(fmt::format("row {} of {} cannot be read{}", row, name_.set, when));
   }
 }
 

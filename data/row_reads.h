@@ -12,11 +12,18 @@
 
 namespace lockstep {
 
+// What messages call the rows of a data set.
+struct RowsName {
+  std::string set = "the data set";
+  int64_t first_epoch = 0;  // the number that messages give to epoch 0
+  bool evaluated = false;   // the rows are the same in each epoch: messages name none
+};
+
 // While one lives, torch's operations in this thread compute as in a new one, on one core, so that a row does
 // not depend on the thread that reads it. Destroy it in the thread that constructed it.
 class RowReads {
  public:
-  explicit RowReads(uint64_t seed);
+  explicit RowReads(uint64_t seed, RowsName name = {});
   ~RowReads();
   RowReads(const RowReads&) = delete;
   RowReads& operator=(const RowReads&) = delete;
@@ -31,6 +38,7 @@ class RowReads {
 
  private:
   const uint64_t seed_;
+  const RowsName name_;
   const int threads_;                         // of the calling thread's operations, before
   const c10::InferenceMode ordinary_{false};  // gradients on, too
   at::Generator generator_;

@@ -16,6 +16,9 @@ namespace lockstep {
 struct DataRows {
   int64_t rows = 0;
   SourceFactory sources = {};
+  // Sources of the same rows for those that are held out for validation: their messages say so. Null:
+  // sources.
+  SourceFactory held_out = {};
   // Returns a hash of the first `count` rows. Other bytes have other hashes.
   std::function<std::string(int64_t count)> hash_of_first = {};
   // Returns the one target of each row, without reading inputs. Null: the source has to be read for it.

@@ -123,7 +123,9 @@ DataRows detail::streamed_image_rows(const ImageList& files, const ImageDecoder&
                                  {.spec = spec_of_images(*images),
                                   .workers = stream.workers,
                                   .most_ahead = std::max<int64_t>(1, stream.queue_bytes / images->bytes()),
-                                  .notice = stream.notice}),
+                                  .notice = stream.notice,
+                                  .name = stream.name,
+                                  .evaluated = stream.evaluated}),
       .hash_of_first = [files](int64_t count) { return hash_of_files(files, count); },
       .labels = [files] { return labels_of(files); }};
 }

@@ -60,6 +60,8 @@ struct StreamOptions {
   int workers = 1;                           // threads that decode, for each distinct device
   int64_t queue_bytes = int64_t{256} << 20;  // of images that are decoded before a batch asks for them
   Notice notice = {};                        // told once for each device if the workers do not keep up
+  std::string name = {};                     // as of DatasetRowsOptions
+  bool evaluated = false;
 };
 
 // Decodes the first file, and the others when a batch asks for them: ahead, by workers, for rows that

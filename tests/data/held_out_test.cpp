@@ -67,6 +67,19 @@ class Listener : public BatchSource {
 
 }  // namespace
 
+TEST_CASE("rows that are held out are read through sources of their own, where there are some") {
+  auto data = with_numbers(40), plain = with_numbers(40);
+  std::vector<int64_t> backwards;
+  for (int64_t row = 39; row >= 0; --row) backwards.push_back(row);
+  data.train.held_out = subset_of(data.train, backwards).sources;
+  hold_out(data, .5, /*seed=*/3);
+  hold_out(plain, .5, /*seed=*/3);
+  CHECK(first_pixels(data.train) == first_pixels(plain.train));
+  auto pixels = first_pixels(*data.validation);
+  for (auto& pixel : pixels) pixel = 39 - pixel;
+  CHECK(pixels == first_pixels(*plain.validation));
+}
+
 TEST_CASE("sources of some rows tell those of all rows by their own numbers, and no row that they lack") {
   const auto told = std::make_shared<std::vector<int64_t>>();
   const DataRows all{.rows = 40,

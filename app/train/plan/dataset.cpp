@@ -123,12 +123,20 @@ Decoding decoding_of(const ImageFolder& folder, const DataFlags& flags) {
 }
 
 // Test images are resident, too, where they leave half of the memory to training.
-DataRows rows_of_files(const ImageList& files, const Decoding& decoding, bool resident) {
+DataRows rows_of_files(const ImageList& files, const Decoding& decoding, bool resident, bool train) {
+  const auto streamed = [&](std::string name, bool evaluated) {
+    return streamed_image_rows(files, decoding.options,
+                               {.workers = decoding.workers,
+                                .queue_bytes = decoding.queue_bytes(),
+                                .notice = [](const std::string& text) { warn(text); },
+                                .name = std::move(name),
+                                .evaluated = evaluated});
+  };
   auto rows = resident ? resident_image_rows(files, decoding.options, decoding.workers)
-                       : streamed_image_rows(files, decoding.options,
-                                             {.workers = decoding.workers,
-                                              .queue_bytes = decoding.queue_bytes(),
-                                              .notice = [](const std::string& text) { warn(text); }});
+                       : streamed(train ? "the training images" : "the test images", !train);
+  if (!resident && train) {
+    rows.held_out = streamed("the training images, held out for validation,", /*evaluated=*/true).sources;
+  }
   // Where they are does not change what they are.
   rows.hash_of_first = [files](int64_t count) { return hash_of_files(files, count); };
   return rows;
@@ -176,8 +184,8 @@ LoadedData load_image_folder(const std::string& path, const DataFlags& flags) {
                 .classes = static_cast<int64_t>(folder.class_names.size()),
                 .class_names = folder.class_names,
                 .row_noun = "image",
-                .train = rows_of_files(folder.train, decoding, resident),
-                .test = rows_of_files(folder.test, decoding, test_resident)};
+                .train = rows_of_files(folder.train, decoding, resident, /*train=*/true),
+                .test = rows_of_files(folder.test, decoding, test_resident, /*train=*/false)};
   return loaded;
 }
 

@@ -117,6 +117,21 @@ TEST_CASE("the first file that cannot be decoded, or has another size, is named"
         }) == "cats/5 is truncated");
 }
 
+TEST_CASE("messages name the rows, and epochs as step lines count them, or none where rows are evaluated") {
+  struct Row {
+    StreamOptions options;
+    const char* place;
+  };
+  for (const auto& [options, place] :
+       {Row{{.name = "the training images"}, "row 7 of the training images cannot be read in epoch 3: "},
+        Row{{.name = "the test images", .evaluated = true}, "row 7 of the test images cannot be read: "}}) {
+    const auto source = lockstep::detail::streamed_image_rows(numbered_files(12), damaged_image, options)
+                            .sources(torch::kCPU);
+    CHECK(refusal_of<DataError>([&] { rows_of_files(*source, {7}, 2); }) ==
+          std::string(place) + "cats/7 is truncated");
+  }
+}
+
 TEST_CASE("a file that vanishes after the start ends the step that asks for it") {
   std::atomic<bool> there = true;
   const auto decode = [&](const ImageFile& file) {
