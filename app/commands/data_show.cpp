@@ -63,8 +63,8 @@ DataSummary summary_of(const LoadedData& data) {
                       .notices = data.notices};
   for (const auto& tensor : set.spec) summary.tensors.push_back(to_string(tensor));
   if (const auto input = image_input_of(set)) {
-    const auto measured = measure(set.train, {.input = *input}).normalization;
-    summary.mean = measured.mean;
+    const auto measured = measure(set.train, {.input = *input});
+    summary.mean = measured.normalization.mean;
     summary.deviation = measured.deviation;
   }
   if (data.same_rows) {

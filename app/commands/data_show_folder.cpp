@@ -172,9 +172,9 @@ ShownFolder look_at_folder(const std::string& path, const DataFlags& flags, bool
   folder.test = readable(test);
   if (summary.files) add_tensors(options, summary);
   if (summary.train_rows > 0) {
-    const auto normalization = normalization_of(counts);
-    summary.mean = normalization.mean;
-    summary.deviation = normalization.deviation;
+    auto [mean, deviation] = moments_of(counts);
+    summary.mean = std::move(mean);
+    summary.deviation = std::move(deviation);
   }
   if (auto same = same_in_train_and_test(folder); !same.empty()) summary.notices.push_back(std::move(same));
   if (sheet) shown.sheet = sheet_of_files(folder.train, summary, options.size);

@@ -5,15 +5,20 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <vector>
 
 #include <lockstep/app/files/json_file.h>
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/data/data_folder.h>
+#include <lockstep/data/data_kind.h>
 #include <lockstep/data/fashion_mnist.h>
+#include <lockstep/data/idx_files.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/printable.h>
 
@@ -60,6 +65,23 @@ nlohmann::ordered_json to_json(const std::string& folder, const std::vector<File
                   "dataset-fashion-mnist)");
 }
 
+// Throws UsageError for a folder of other data. What is wrong with IDX files, or with none of all, is said by
+// verify_fashion_mnist().
+void refuse_other_data(const std::string& folder) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(folder, ignored) || holds_idx_files(folder)) return;
+  std::string_view kind;
+  try {
+    kind = to_string(kind_of(folder));
+  } catch (const DataError&) {
+    return;
+  }
+  throw UsageError(
+      fmt::format("{} holds {} data, and Fashion-MNIST's files are compared with published ones",
+                  in_quotes(folder), kind),
+      fmt::format("'lockstep data show {}' reads all of it, and names what cannot be read", folder));
+}
+
 // verify_fashion_mnist(), with the flag in its hints.
 std::vector<FileCheck> verify(const std::string& folder) {
   try {
@@ -93,6 +115,7 @@ void run_data_verify(const DataVerifyOptions& options) {
         fmt::format("there is nothing published to compare {} with", in_quotes(folder)),
         "name Fashion-MNIST's folder: --data DIR; 'lockstep train --dry-run --data FILE' checks a file");
   }
+  refuse_other_data(folder);
   const auto checks = verify(folder);
   write_stdout(options.json ? json_line(to_json(folder, checks))
                             : fmt::format("# {}\n{}", folder, describe(checks)));

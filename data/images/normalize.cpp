@@ -43,7 +43,7 @@ std::vector<int64_t> sampled_rows(int64_t rows, const MeasureOptions& options) {
 }
 
 // Sums of squares of more than 2^47 bytes would not fit into 64 bits.
-void add_moments(const Histogram& bytes, Normalization& into) {
+void add_moments(const Histogram& bytes, PixelMoments& into) {
   __extension__ using Wide = __int128;
   Wide count = 0, sum = 0, squares = 0;
   for (int64_t byte = 0; byte < 256; ++byte) {
@@ -53,9 +53,8 @@ void add_moments(const Histogram& bytes, Normalization& into) {
     squares += times * byte * byte;
   }
   const auto pixels = static_cast<double>(count);
-  const double deviation = std::sqrt(static_cast<double>(count * squares - sum * sum)) / pixels / 255;
   into.mean.push_back(static_cast<double>(sum) / pixels / 255);
-  into.deviation.push_back(deviation > 0 ? deviation : 1);
+  into.deviation.push_back(std::sqrt(static_cast<double>(count * squares - sum * sum)) / pixels / 255);
 }
 
 PixelCounts count_pixels(const BatchSource& source, size_t image, std::span<const int64_t> rows) {
@@ -128,14 +127,22 @@ MeasuredPixels measure(const DataRows& rows, const MeasureOptions& options) {
   if (numbers.empty()) throw DataError("images without rows have no mean and no deviation");
   const auto source = rows.sources(torch::kCPU);
   const auto image = image_input(source->spec(), options.input);
-  return {.normalization = normalization_of(count_pixels(*source, image, numbers)),
-          .rows = static_cast<int64_t>(numbers.size())};
+  const auto counts = count_pixels(*source, image, numbers);
+  return {.normalization = normalization_of(counts),
+          .rows = static_cast<int64_t>(numbers.size()),
+          .deviation = moments_of(counts).deviation};
+}
+
+PixelMoments moments_of(const PixelCounts& counts) {
+  PixelMoments moments;
+  for (const auto& channel : counts.counts()) add_moments(channel, moments);
+  return moments;
 }
 
 Normalization normalization_of(const PixelCounts& counts) {
-  Normalization normalization;
-  for (const auto& channel : counts.counts()) add_moments(channel, normalization);
-  return normalization;
+  auto [mean, deviation] = moments_of(counts);
+  std::ranges::replace(deviation, 0, 1);
+  return {.mean = std::move(mean), .deviation = std::move(deviation)};
 }
 
 }  // namespace lockstep

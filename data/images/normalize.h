@@ -50,13 +50,14 @@ struct MeasureOptions {
 
 struct MeasuredPixels {
   Normalization normalization = {};
-  int64_t rows = 0;  // that were looked at
+  int64_t rows = 0;                    // that were looked at
+  std::vector<double> deviation = {};  // as it is: 0 for a channel with one value
 };
 
 // Returns mean and deviation of each channel over the pixels of these rows, as they are in epoch 0. They are
-// computed in double of whole sums, so that the order of rows does not matter. A channel with one value has
-// deviation 1. A sample is the first rows of a shuffle: Fisher-Yates from the front with draws of
-// SplitMix64(seed, {6, rows}). Throws UsageError for a negative sample, DataError without rows, as
+// computed in double of whole sums, so that the order of rows does not matter. A channel with one value is
+// normalised by deviation 1. A sample is the first rows of a shuffle: Fisher-Yates from the front with draws
+// of SplitMix64(seed, {6, rows}). Throws UsageError for a negative sample, DataError without rows, as
 // normalized() does, and what the source throws.
 MeasuredPixels measure(const DataRows& rows, const MeasureOptions& options = {});
 

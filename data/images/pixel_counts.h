@@ -36,6 +36,12 @@ class PixelCounts {
   std::vector<std::array<int64_t, 256>> channels_;
 };
 
+struct PixelMoments {
+  std::vector<double> mean = {}, deviation = {};  // of pixels / 255, for each channel; 0 for one value
+};
+
+PixelMoments moments_of(const PixelCounts& counts);
+
 // Returns mean and deviation of each channel, as measure() does (normalize.h).
 Normalization normalization_of(const PixelCounts& counts);
 

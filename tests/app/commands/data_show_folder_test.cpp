@@ -59,6 +59,14 @@ TEST_CASE("a folder of images has counts per class, sizes, formats, mean and dev
   CHECK(shown.unreadable.empty());
 }
 
+TEST_CASE("images of one value have deviation 0") {
+  const ImageTree tree;
+  tree.add("train/cat/1.png", png_file(1, 1, 2, {'\x33', '\x33'}));
+  const auto shown = look_at(tree);
+  CHECK(shown.mean == std::vector<double>{.2});
+  CHECK(shown.deviation == std::vector<double>{0});
+}
+
 TEST_CASE("images of several sizes and colours are looked at without a size") {
   const GreyImages tree;
   tree.add("train/dog/2.png", png_file(3, 4, 3, std::string(36, '\x40')));

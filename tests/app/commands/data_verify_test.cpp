@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <lockstep/tests/data/idx_bytes.h>
+#include <lockstep/tests/data/images/image_tree.h>
 #include <lockstep/tests/skip.h>
 #include <lockstep/tests/support/process.h>
 #include <lockstep/tests/support/temp_folder.h>
@@ -94,6 +95,15 @@ TEST_CASE("data verify ends with code 3 and prints no table if a file is damaged
   CHECK(missing.out.empty());
   CHECK_THAT(missing.err, ContainsSubstring(folder.path().string() + " has neither t10k-labels-idx1-ubyte") &&
                               ContainsSubstring("hint:"));
+}
+
+TEST_CASE("data verify refuses other data by their kind, and names the command that looks at them") {
+  const ImageTree tree = {"train/cat/1.png", "test/cat/1.png"};
+  const auto folder = tree.path().string();
+  const auto result = verify({"--data", folder});
+  CHECK(result.exit_code == 2);
+  CHECK_THAT(result.err, ContainsSubstring("'" + folder + "' holds image folder data") &&
+                             ContainsSubstring("'lockstep data show " + folder + "'"));
 }
 
 TEST_CASE("data verify refuses synthetic data") {

@@ -209,10 +209,11 @@ TEST_CASE("mean and deviation are those of the pixels of each channel") {
   images.select(1, 0).select(2, 1).fill_(255);
   images.select(1, 1).fill_(51);
   for (const auto& sources : {resident_images(images), read_images(images, 2)}) {
-    const auto [normalization, rows] = measure({.rows = 600, .sources = sources});
+    const auto [normalization, rows, deviation] = measure({.rows = 600, .sources = sources});
     CHECK(rows == 600);
     CHECK(normalization.mean == std::vector<double>{.5, 51. / 255});
     CHECK(normalization.deviation == std::vector<double>{.5, 1});
+    CHECK(deviation == std::vector<double>{.5, 0});
   }
 }
 
@@ -226,10 +227,11 @@ TEST_CASE("a sample has the rows that Python draws") {
   };
   for (const auto& [sample, seed, sum] :
        {Case{3, 1, 176}, Case{3, 2, 14}, Case{1, 7, 8}, Case{8, 1, 255}, Case{99, 1, 255}}) {
-    const auto [normalization, rows] =
+    const auto measured =
         measure({.rows = 8, .sources = resident_images(bits)}, {.sample = sample, .seed = seed});
+    const auto rows = measured.rows;
     CHECK(rows == std::min<int64_t>(sample, 8));
-    CHECK(std::llround(normalization.mean.at(0) * 255 * static_cast<double>(rows)) == sum);
+    CHECK(std::llround(measured.normalization.mean.at(0) * 255 * static_cast<double>(rows)) == sum);
   }
   CHECK_THROWS_AS(measure({.rows = 8, .sources = resident_images(bits)}, {.sample = -1}), UsageError);
   CHECK_THROWS_AS(measure({.rows = 0, .sources = resident_images(bits.narrow(0, 0, 0))}), DataError);
