@@ -1,6 +1,7 @@
 #include <lockstep/app/commands/eval.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/nn/module.h>
 
 #include <CLI/CLI.hpp>
@@ -97,6 +98,22 @@ void give_as_taken(LoadedData& data, const NamedWeights& named) {
     data.set = as_inputs(std::move(data.set), *program, normalization);
   } else {
     data.set = as_images(std::move(data.set), named.file.model, normalization);
+  }
+}
+
+// The networks with their weights. Those of some models fit one size of images alone.
+std::vector<Model> models_for(const NamedWeights& named, const LoadedData& data, Precision precision,
+                              const std::vector<torch::Device>& devices) {
+  try {
+    return models_with(named, factory_of(named, data, precision), precision, devices);
+  } catch (const WeightsError&) {
+    const auto own = facts_of(data.set);
+    if (!data.flags.image_size || !named.facts || !own || named.facts->row_shape == own->row_shape) throw;
+    throw UsageError(
+        fmt::format("--image-size {}: the weights of {} in {} fit rows [{}] alone, as they were trained",
+                    *data.flags.image_size, named.file.model, named.path,
+                    fmt::join(named.facts->row_shape, ", ")),
+        "leave --image-size out, or train a network for that size");
   }
 }
 
@@ -214,7 +231,7 @@ void run_eval(const EvalOptions& options) {
   warn_of_threads(options.threads, devices);
   give_as_taken(data, named);
   if (options.confusion) check_confusion(named, data.set);
-  const auto models = models_with(named, factory_of(named, data, precision), precision, devices);
+  const auto models = models_for(named, data, precision, devices);
 
   ReplicaWorkers workers(devices, options.threads);
   // For one small collective: NCCL would take longer to start.

@@ -1,7 +1,11 @@
 #include <lockstep/app/commands/given_files.h>
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <filesystem>
 #include <system_error>
 
@@ -15,7 +19,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kDeepest = 16;  // a symbolic link may lead in a circle
+constexpr size_t kDeepest = 16;
+
+using FolderId = std::array<uint64_t, 2>;  // its device and number
+
+// Zeros for a folder that cannot be asked, which list_folder() refuses.
+FolderId id_of(const std::string& folder) {
+  struct stat status {};
+  return ::stat(folder.c_str(), &status) == 0 ? FolderId{status.st_dev, status.st_ino} : FolderId{};
+}
 
 void add_entry(const std::string& path, const FolderEntry& entry, GivenFiles& found) {
   const auto refuse = [&](const std::string& why) { found.unreadable.push_back({path, path + " " + why}); };
@@ -33,25 +45,29 @@ void add_entry(const std::string& path, const FolderEntry& entry, GivenFiles& fo
   }
 }
 
-void add_folder(const std::string& folder, int depth, GivenFiles& found) {
-  if (depth > kDeepest) {
+// above: the folders that this one lies in.
+void add_folder(const std::string& folder, std::vector<FolderId> above, GivenFiles& found) {
+  if (above.size() > kDeepest) {
     throw DataError(fmt::format("{} is more than {} folders deep", in_quotes(folder), kDeepest),
-                    "see whether a symbolic link leads in a circle, or name folders below it");
+                    "name folders below it");
   }
   std::vector<FolderEntry> entries;
   try {
     entries = list_folder(folder);
   } catch (const DataError& error) {
-    if (depth == 0) throw;
+    if (above.empty()) throw;
     found.unreadable.push_back({folder, error.message()});
     return;
   }
+  above.push_back(id_of(folder));
   for (const auto& entry : entries) {
     const auto path = (fs::path(folder) / entry.name).string();
-    if (entry.kind == EntryKind::kFolder) {
-      add_folder(path, depth + 1, found);
-    } else {
+    if (entry.kind != EntryKind::kFolder) {
       add_entry(path, entry, found);
+    } else if (std::ranges::find(above, FolderId{entry.file[0], entry.file[1]}) != above.end()) {
+      found.circles.push_back(path);
+    } else {
+      add_folder(path, above, found);
     }
   }
 }
@@ -67,7 +83,7 @@ GivenFiles files_of(const std::vector<std::string>& words) {
       continue;
     }
     const auto before = found.files.size() + found.unreadable.size();
-    add_folder(word, 0, found);
+    add_folder(word, {}, found);
     if (found.files.size() + found.unreadable.size() > before) continue;
     throw DataError(fmt::format("{} holds no images", in_quotes(word)),
                     "their names end with .png, .jpg or .jpeg, and begin without a dot");

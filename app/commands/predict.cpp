@@ -189,6 +189,10 @@ void run_predict(const PredictOptions& options) {
   if (given.others > 0) {
     inform(fmt::format("{} left out by name, which is none of a PNG or JPEG", counted(given.others, "file")));
   }
+  if (!given.circles.empty()) {
+    inform(fmt::format("{} left out, which lead in a circle, such as {}",
+                       counted(std::ssize(given.circles), "symbolic link"), given.circles.front()));
+  }
   judge_unreadable(unreadable, predictions.read(), options.skip_unreadable);
 }
 

@@ -16,7 +16,7 @@ struct FolderEntry {
   int error = 0;        // why it is unreadable, an errno
   int64_t size = 0;     // of a file, in bytes
   int64_t written = 0;  // when the file was last written: nanoseconds since 1970
-  uint64_t file[2]{};   // device and number: two names of the same file have the same two
+  uint64_t file[2]{};   // device and number: names of one file, or links to one folder, have the same two
 };
 
 // Returns the entries in order of their names. A name that begins with a dot is hidden and left out. A

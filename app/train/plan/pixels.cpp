@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -25,6 +27,13 @@ std::string spec_text(const BatchSpec& spec) {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
+// Of the one input of images; nothing where there is none.
+std::optional<int64_t> image_channels(const TrainingData& data) {
+  const auto input = image_input_of(data);
+  if (!input) return std::nullopt;
+  return std::ranges::find(data.spec, *input, &TensorSpec::name)->row_shape.front();
+}
+
 // Throws UsageError where the flags change pixels, and there are none of bytes.
 void check_has_pixels(const TrainFlags& flags, const TrainPlan& plan) {
   const auto refuse = [&](const char* flag, const char* what, const std::string& found) {
@@ -36,6 +45,12 @@ void check_has_pixels(const TrainFlags& flags, const TrainPlan& plan) {
     const char* what = "changes one input of images [n, channels, height, width] of bytes";
     if (flags.augment.any()) refuse("--augment", what, found);
     if (flags.normalize.any()) refuse("--normalize", what, found);
+  }
+  const auto means = std::ssize(flags.normalize.given.mean);
+  if (const auto channels = image_channels(set); means > 1 && channels && means != *channels) {
+    throw UsageError(fmt::format("--normalize has means of {} channels, and the images of {} have {}", means,
+                                 set.name, *channels),
+                     "give one mean and one deviation for each channel, or one for all");
   }
   if (!plan.program || !flags.normalize.any()) return;
   if (as_inputs(set, *plan.program).spec != set.spec) return;

@@ -58,11 +58,22 @@ TEST_CASE("images of a folder that are not read are named, each with its path") 
   CHECK_THAT(found.unreadable[1].fault, ContainsSubstring("3.png cannot be read: No such file"));
 }
 
-TEST_CASE("folders without images, and in circles, are refused by name") {
-  const ImageTree tree = {"empty/readme.txt", "round/1.png"};
+TEST_CASE("links that lead in a circle are left out, others are followed") {
+  const ImageTree tree = {"a/1.png", "b/2.png"};
+  std::filesystem::create_directory_symlink("..", tree.path() / "a/up");
+  std::filesystem::create_directory_symlink("../b", tree.path() / "a/over");
+  std::filesystem::create_directory_symlink("../a", tree.path() / "b/back");
+  const auto found = files_of({tree.path().string()});
+  CHECK(below(tree, found.files) ==
+        std::vector<std::string>{"a/1.png", "a/over/2.png", "b/2.png", "b/back/1.png"});
+  CHECK(below(tree, found.circles) ==
+        std::vector<std::string>{"a/over/back", "a/up", "b/back/over", "b/back/up"});
+}
+
+TEST_CASE("folders without images, and those that are too deep, are refused by name") {
+  const ImageTree tree = {"empty/readme.txt", "deep/1/2/3/4/5/6/7/8/9/10/11/12/13/14/15/16/17/x.png"};
   CHECK_THAT(refusal_of<DataError>([&] { files_of({(tree.path() / "empty").string()}); }),
              ContainsSubstring("empty") && ContainsSubstring("no images"));
-  std::filesystem::create_directory_symlink(".", tree.path() / "round/again");
-  CHECK_THAT(refusal_of<DataError>([&] { files_of({(tree.path() / "round").string()}); }),
-             ContainsSubstring("round/again") && ContainsSubstring("16 folders deep"));
+  CHECK_THAT(refusal_of<DataError>([&] { files_of({(tree.path() / "deep").string()}); }),
+             ContainsSubstring("deep/1/2") && ContainsSubstring("16 folders deep"));
 }

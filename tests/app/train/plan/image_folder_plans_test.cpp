@@ -219,9 +219,6 @@ TEST_CASE("flags of images are refused for other data, by name") {
     std::string words;
   };
   const std::vector<Row> table = {
-      {idx.folder(),
-       {"--image-size", "32"},
-       "2 --image-size is the size that images of files are resized to"},
       {idx.folder(), {"--test-share", ".1"}, "2 --test-share splits a folder of images that has no test"},
       {idx.folder(), {"--workers", "2"}, "2 --workers decode image files"},
       {idx.folder(), {"--data-memory", "1G"}, "2 --data-memory is for decoded image files"},
