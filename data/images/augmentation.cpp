@@ -83,6 +83,8 @@ Augmentation parse_augmentation(std::string_view text) {
   Augmentation result;
   if (text == "none") return result;
   for (const auto part : split_text(text, ',')) {
+    if (part.empty())
+      throw UsageError(fmt::format("'{}' names no augmentation where one is expected", text), kForms);
     const auto colon = part.find(':');
     const auto name = part.substr(0, colon);
     const bool has_value = colon != part.npos;

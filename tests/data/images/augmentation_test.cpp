@@ -17,6 +17,7 @@
 #include <lockstep/data/images/augmentation.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/files/sha256.h>
+#include <lockstep/tests/data/images/image_reference.h>
 #include <lockstep/tests/support/reference_path.h>
 #include <lockstep/tests/support/refusal.h>
 
@@ -209,9 +210,9 @@ TEST_CASE("texts of augmentations are read and written") {
 
 TEST_CASE("texts that are no augmentation are refused") {
   const std::vector<std::pair<std::string, std::string>> refused = {
-      {"", "unknown augmentation ''"},
+      {"", "'' names no augmentation where one is expected"},
       {"flop", "unknown augmentation 'flop'"},
-      {"flip,", "unknown augmentation ''"},
+      {"flip,", "'flip,' names no augmentation where one is expected"},
       {"flip,none", "augmentation none stands beside others"},
       {"crop", "augmentation crop needs a number of pixels, 1 to 32767"},
       {"crop:0", "augmentation crop has '0', not a number of pixels, 1 to 32767"},
@@ -229,4 +230,28 @@ TEST_CASE("texts that are no augmentation are refused") {
   CHECK_THROWS_AS(check({.crop = -1}), UsageError);
   CHECK_THROWS_AS(check({.resized_crop = ResizedCrop{2}}), UsageError);
   CHECK_NOTHROW(check({.crop = 4, .flip = true}));
+}
+
+TEST_CASE("the draws change images as torchvision's crop, flip and resized_crop do with them") {
+  int64_t resized = 0, other = 0;  // pixels
+  for (const auto& entry : reference("torchvision_images.json")) {
+    const auto text = entry["augmentation"].get<std::string>();
+    const auto shape = entry["shape"].get<std::vector<int>>();
+    const auto row = entry["row"].get<int64_t>();
+    INFO(text << " of row " << row << " in " << entry["shape"]);
+    const ImageSizes sizes{shape[0], shape[1], shape[2]};
+    const auto found = augmented(image_of_row(row, sizes), sizes,
+                                 draws_of(parse_augmentation(text), entry["seed"], entry["epoch"]), row);
+    const auto expected = bytes_of(entry["pixels"]);
+    REQUIRE(found.size() == expected.size());
+    const bool resizes = text.find("resized") != std::string::npos;
+    for (size_t p = 0; p < found.size(); ++p) {
+      const int difference = std::abs(int{found[p]} - int{expected[p]});
+      if (difference > (resizes ? 1 : 0)) FAIL("pixel " << p << " is " << int{found[p]});
+      resized += resizes;
+      other += resizes && difference > 0;
+    }
+  }
+  CHECK(resized > 5'000);
+  CHECK(other < resized / 100);  // weights are rounded from whole numbers here, from doubles there
 }
