@@ -71,6 +71,11 @@ void check_flags(const DataFlags& flags, std::string_view kind) {
   }
 }
 
+int decoding_threads(const DataFlags& flags) {
+  const auto cores = static_cast<int>(allowed_cores().size());
+  return flags.workers.value_or(std::clamp(cores, 1, kMostDefaultWorkers));
+}
+
 LoadedData load_images(Dataset images, const std::string& folder, const DataFlags& flags) {
   const auto all_test_rows = images.test.size();
   const auto [train, test] = used_rows(flags, images.train.size(), all_test_rows, "image");
@@ -106,12 +111,10 @@ struct Decoding {
   int64_t queue_bytes() const { return std::clamp<int64_t>(memory / 2, 1, kMostQueueBytes); }
 };
 
-Decoding decoding_of(const ImageFolder& folder, const DataFlags& flags) {
+Decoding decoding_of(const ImageFolder& folder, const DataFlags& flags, int processes_on_host) {
   Decoding decoding;
-  const auto cores = static_cast<int>(allowed_cores().size());
-  decoding.workers = flags.workers.value_or(std::clamp(cores, 1, kMostDefaultWorkers));
-  const auto free = available_bytes();  // 0: not known
-  decoding.memory = flags.data_memory.value_or(free > 0 ? free / 2 : std::numeric_limits<int64_t>::max());
+  decoding.workers = decoding_threads(flags);
+  decoding.memory = flags.data_memory.value_or(default_data_memory(available_bytes(), processes_on_host));
   auto& options = decoding.options;
   const auto grey = [&](const auto& files) { return all_grey(files, decoding.workers); };
   options.channels = flags.channels.value_or(grey(folder.train) && grey(folder.test) ? 1 : 3);
@@ -156,7 +159,7 @@ std::string held_text(const Decoding& decoding, const ImageFolder& folder, bool 
                      test ? "in memory" : "streamed");
 }
 
-LoadedData load_image_folder(const std::string& path, const DataFlags& flags) {
+LoadedData load_image_folder(const std::string& path, const DataFlags& flags, int processes_on_host) {
   auto folder = find_image_folder(
       path, {.test_share = flags.test_share.value_or(0), .skip_unreadable = flags.skip_unreadable});
   const auto all_test_rows = static_cast<int64_t>(folder.test.size());
@@ -164,7 +167,7 @@ LoadedData load_image_folder(const std::string& path, const DataFlags& flags) {
       used_rows(flags, static_cast<int64_t>(folder.train.size()), all_test_rows, "image");
   folder.train = folder.train.first(static_cast<size_t>(train));
   folder.test = folder.test.first(static_cast<size_t>(test));
-  const auto decoding = decoding_of(folder, flags);
+  const auto decoding = decoding_of(folder, flags, processes_on_host);
   const auto test_bytes = decoding.bytes(folder.test.size());
   const bool resident = decoding.bytes(folder.train.size()) + test_bytes <= decoding.memory;
   const bool test_resident = resident || test_bytes <= decoding.memory / 2;
@@ -222,12 +225,13 @@ auto with_other_data(const std::string& path, const Find& find) {
   }
 }
 
-LoadedData read_data(const std::string& path, const DataFlags& flags, std::span<const std::string> targets) {
+LoadedData read_data(const std::string& path, const DataFlags& flags, std::span<const std::string> targets,
+                     int processes_on_host) {
   const auto kind = with_other_data(path, [&] { return kind_of(path); });
   check_flags(flags, to_string(kind));
   const auto load = [&] {
     if (kind == DataKind::kTensorFile) return load_file(path, flags, targets);
-    if (kind == DataKind::kImageFolder) return load_image_folder(path, flags);
+    if (kind == DataKind::kImageFolder) return load_image_folder(path, flags, processes_on_host);
     auto images = with_other_data(
         path, [&] { return kind == DataKind::kIdx ? load_idx_folder(path) : load_cifar(path); });
     return load_images(std::move(images), path, flags);
@@ -250,10 +254,16 @@ std::string LoadedData::test_count() const {
   return test_limited() ? fmt::format("the first {} of {}", rows, with_commas(all_test_rows)) : rows;
 }
 
-LoadedData load_data(const DataFlags& flags, uint64_t seed, std::span<const std::string> targets) {
+int64_t default_data_memory(int64_t free_bytes, int processes_on_host) {
+  if (free_bytes <= 0) return std::numeric_limits<int64_t>::max();
+  return free_bytes / 2 / std::max(1, processes_on_host);
+}
+
+LoadedData load_data(const DataFlags& flags, uint64_t seed, std::span<const std::string> targets,
+                     int processes_on_host) {
   const auto path = data_folder(flags.path);
   const auto* const known = find_known_data(path);
-  auto loaded = known ? make_data(*known, seed, flags) : read_data(path, flags, targets);
+  auto loaded = known ? make_data(*known, seed, flags) : read_data(path, flags, targets, processes_on_host);
   loaded.flags = flags;
   loaded.train_hash = loaded.set.train.hash_of_first(loaded.set.train.rows);
   loaded.test_hash = loaded.set.test.hash_of_first(loaded.set.test.rows);

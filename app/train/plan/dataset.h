@@ -50,9 +50,16 @@ struct LoadedData {
 // them; test images are decoded into memory, too, if they take half of it at most. Without flags.channels
 // they have one channel if all files are grey, else three.
 //
+// processes_on_host: that read the same data at the same time, and share the host's memory.
+//
 // Throws UsageError for flags that such data do not have and for a limit above the number of rows,
 // MemoryError for a file that memory cannot hold, and what reading the files throws.
-LoadedData load_data(const DataFlags& flags, uint64_t seed, std::span<const std::string> targets = {});
+LoadedData load_data(const DataFlags& flags, uint64_t seed, std::span<const std::string> targets = {},
+                     int processes_on_host = 1);
+
+// Returns the bytes for decoded images where no flag names them: half of what is free, shared out among the
+// processes of the host. free_bytes: 0 where nobody knows. Then nothing is too much.
+int64_t default_data_memory(int64_t free_bytes, int processes_on_host);
 
 // Returns the last part of the path, also of "." and of one that ends with a slash.
 std::string name_of_folder(const std::string& folder);

@@ -323,7 +323,8 @@ TrainPlan make_train_plan(const TrainFlags& options, std::optional<LoadedData> d
   auto plan = plan_without_data(options, world);
   set_program(options, plan);
   set_arithmetic(plan.trainer.replica.precision, plan.deterministic);
-  plan.data = data ? std::move(*data) : load_data(options.data, options.trainer.seed);
+  plan.data = data ? std::move(*data)
+                   : load_data(options.data, options.trainer.seed, {}, world.place.processes_on_host);
   plan.as_read = plan.data;
   plan.facts = facts_of(plan.data.set);  // before a network gets floats of its bytes
   set_validation(options, plan);

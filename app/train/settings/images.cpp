@@ -75,7 +75,7 @@ CLI::Option* add_data_memory(CLI::App& command, const std::string& flag, DataFla
   return command
       .add_option(flag, set,
                   "Images of files that take more memory than this, such as 4G, are decoded while training "
-                  "instead of once (default: half of what is free)")
+                  "instead of once (default: half of what is free, shared out among the host's processes)")
       ->check(byte_size(1));
 }
 

@@ -4,6 +4,7 @@
 #include <torch/types.h>
 
 #include <filesystem>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -134,6 +135,13 @@ TEST_CASE("images that do not fit into --data-memory are streamed: the same rows
   CHECK(host_bytes(streamed) - host_bytes(resident) == 3250);  // half of the memory is for those ahead
 }
 
+TEST_CASE("processes of one host share the memory for decoded images") {
+  CHECK(default_data_memory(1'000, 1) == 500);
+  CHECK(default_data_memory(1'000, 2) == 250);
+  CHECK(default_data_memory(1'000, 0) == 500);  // nobody has counted them
+  CHECK(default_data_memory(0, 2) == std::numeric_limits<int64_t>::max());
+}
+
 TEST_CASE("other files have another hash, and other flags of images are agreed on by name") {
   const Photos photos(3);
   const auto fields = [&](const Words& more = {}) {
@@ -227,7 +235,9 @@ TEST_CASE("flags of images are refused for other data, by name") {
       {idx.folder(),
        {"--synthetic-shape", "1x28x28"},
        "2 --synthetic-shape is a setting of --data synthetic"},
-      {idx.folder(), {"--normalize", "0.1,0.2:1,1"}, "2 means of 2 channels do not normalise images of 1"},
+      {idx.folder(),
+       {"--normalize", "0.1,0.2:1,1"},
+       "2 --normalize has means of 2 channels, and the images of "},
       {floats, {"--augment", "flip"}, "2 --augment changes one input of images [n, channels, height, width]"},
       {floats, {"--normalize", "auto"}, "2 --normalize changes one input of images"},
       {floats, {"--image-size", "32"}, "is safetensors data"}};
