@@ -20,11 +20,14 @@ std::string row_text(const std::vector<int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
-// Files of images can be made to fit, and so can data that are made of a seed.
-std::string hint_for_shape(const NetworkFacts& facts, const LoadedData& data) {
+// Images of files can be made to fit, and so can data that are made of a seed.
+std::string hint_for_shape(const NetworkFacts& facts, const NetworkFacts& own, const LoadedData& data) {
   const auto& shape = facts.row_shape;
   if (shape.size() != 3) return "name the data that it was trained on, or others of this shape";
-  if (data.kind == to_string(DataKind::kImageFolder) && shape[1] == shape[2]) {
+  const bool folder = data.kind == to_string(DataKind::kImageFolder);  // whose images get any channels
+  const bool images = data.set.row_noun == "image" && data.kind != "synthetic" && own.row_shape.size() == 3 &&
+                      own.row_shape[0] == shape[0];
+  if ((folder || images) && shape[1] == shape[2]) {
     return fmt::format("--image-size {} resizes and crops images", shape[1]);
   }
   if (data.kind == "synthetic") {
@@ -43,7 +46,7 @@ std::vector<std::string> check_shape(const NetworkFacts& facts, const NetworkFac
   const bool asked = data.flags.image_size && *data.flags.image_size != facts.image_size;
   const bool images = facts.row_shape.size() == 3 && own.row_shape.size() == 3;
   if (asked && images && facts.row_shape[0] == own.row_shape[0]) return {text};
-  throw DataError(std::move(text), hint_for_shape(facts, data));
+  throw DataError(std::move(text), hint_for_shape(facts, own, data));
 }
 
 // Classes without a name have their number.
@@ -73,8 +76,10 @@ DataFlags with_facts(DataFlags flags, const NetworkFacts& facts) {
   const auto path = data_folder(flags.path);
   if (is_known_data(path) || !facts.bytes || facts.row_shape.size() != 3) return flags;
   std::error_code ignored;
-  if (!std::filesystem::is_directory(path, ignored) || kind_of(path) != DataKind::kImageFolder) return flags;
+  if (!std::filesystem::is_directory(path, ignored)) return flags;
+  const bool folder = kind_of(path) == DataKind::kImageFolder;
   if (!flags.image_size && facts.image_size > 0) flags.image_size = facts.image_size;
+  if (!folder) return flags;
   const auto channels = facts.row_shape.front();
   if (channels == 1 || channels == 3) flags.channels = static_cast<int>(channels);
   return flags;

@@ -32,6 +32,7 @@
 #include <lockstep/app/train/progress/evaluation_notice.h>
 #include <lockstep/app/train/settings/settings.h>
 #include <lockstep/data/data_folder.h>
+#include <lockstep/data/data_kind.h>
 #include <lockstep/models/factory.h>
 #include <lockstep/models/program.h>
 #include <lockstep/parallel/devices.h>
@@ -227,7 +228,9 @@ void run_eval(const EvalOptions& options) {
   const auto named = named_weights(options);
   const auto& [path, file, trained_on] = std::tie(named.path, named.file, named.run);
   auto data = load_data(data_flags(options, named), options.seed.value_or(trained_on.seed.value_or(0)));
-  if (!options.data.path && !options.seed) warn_of_other_images(trained_on, data);
+  // Hashes of images in folders are of names and sizes, others of the pixels that were resized.
+  const bool other_pixels = options.data.image_size && data.kind != to_string(DataKind::kImageFolder);
+  if (!options.data.path && !options.seed && !other_pixels) warn_of_other_images(trained_on, data);
   warn_of_threads(options.threads, devices);
   give_as_taken(data, named);
   if (options.confusion) check_confusion(named, data.set);

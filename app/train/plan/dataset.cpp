@@ -18,6 +18,7 @@
 #include <lockstep/data/idx_folder.h>
 #include <lockstep/data/images/decoded_rows.h>
 #include <lockstep/data/images/image_files.h>
+#include <lockstep/data/images/resized_images.h>
 #include <lockstep/data/synthetic.h>
 #include <lockstep/data/tensor_data.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
@@ -49,25 +50,29 @@ std::pair<int64_t, int64_t> used_rows(const DataFlags& flags, int64_t train_rows
 
 // Throws UsageError for a flag that other data have.
 void check_flags(const DataFlags& flags, std::string_view kind) {
+  enum class Of { kImages, kFolders, kSynthetic };
   struct Flag {
     bool given;
     const char* what;
-    bool of_folders;
+    Of of;
   };
+  const bool folder = kind == to_string(DataKind::kImageFolder), synthetic = kind == "synthetic";
+  const bool images = !synthetic && kind != to_string(DataKind::kTensorFile);
   const Flag all[] = {
-      {flags.image_size.has_value(), "--image-size is the size that images of files are resized to", true},
-      {flags.test_share.has_value(), "--test-share splits a folder of images that has no test images", true},
-      {flags.skip_unreadable, "--skip-unreadable leaves image files out", true},
-      {flags.data_memory.has_value(), "--data-memory is for decoded image files", true},
-      {flags.workers.has_value(), "--workers decode image files", true},
-      {flags.synthetic_shape.has_value(), "--synthetic-shape is of --data synthetic", false},
+      {flags.image_size.has_value(), "--image-size is the size that images of files are resized to",
+       Of::kImages},
+      {flags.test_share.has_value(), "--test-share splits a folder of images that has no test images",
+       Of::kFolders},
+      {flags.skip_unreadable, "--skip-unreadable leaves image files out", Of::kFolders},
+      {flags.data_memory.has_value(), "--data-memory is for decoded image files", Of::kFolders},
+      {flags.workers.has_value(), "--workers decode image files", Of::kFolders},
+      {flags.synthetic_shape.has_value(), "--synthetic-shape is of --data synthetic", Of::kSynthetic},
   };
-  for (const auto& [given, what, of_folders] : all) {
-    if (!given || kind == (of_folders ? to_string(DataKind::kImageFolder) : "synthetic")) continue;
-    throw UsageError(
-        fmt::format("{}, and {} is {}", what, data_folder(flags.path),
-                    kind == "synthetic" ? std::string("made from a seed") : fmt::format("{} data", kind)),
-        "leave it out");
+  for (const auto& [given, what, of] : all) {
+    if (!given || (of == Of::kImages ? images : of == Of::kFolders ? folder : synthetic)) continue;
+    throw UsageError(fmt::format("{}, and {} is {}", what, data_folder(flags.path),
+                                 synthetic ? std::string("made from a seed") : fmt::format("{} data", kind)),
+                     "leave it out");
   }
 }
 
@@ -81,6 +86,11 @@ LoadedData load_images(Dataset images, const std::string& folder, const DataFlag
   const auto [train, test] = used_rows(flags, images.train.size(), all_test_rows, "image");
   if (flags.limit_train) images.train = first_rows(images.train, train);
   if (flags.limit_test) images.test = first_rows(images.test, test);
+  if (flags.image_size) {
+    for (auto* set : {&images.train, &images.test}) {
+      *set = resized_images(*set, static_cast<int>(*flags.image_size), decoding_threads(flags));
+    }
+  }
   return {.set = as_training_data(images),
           .origin = folder,
           .all_test_rows = all_test_rows,

@@ -53,9 +53,10 @@ CLI::Option* add_test_share(CLI::App& command, const std::string& flag, DataFlag
 
 CLI::Option* add_image_size(CLI::App& command, const std::string& flag, DataFlags& flags) {
   return command
-      .add_option(flag, flags.image_size,
-                  "Resize images of files so that the shorter side has N pixels, and take the central square "
-                  "(default: as they are, all of one size)")
+      .add_option(
+          flag, flags.image_size,
+          "Resize images of folders, IDX and CIFAR files so that the shorter side has N pixels, and take "
+          "the central square (default: as they are, all of one size)")
       ->check(positive_int(kMostImageSize));
 }
 

@@ -252,6 +252,20 @@ TEST_CASE("flags of images are refused for other data, by name") {
              ContainsSubstring("split the images with --test-share, such as .1"));
 }
 
+TEST_CASE("images of IDX files are resized where --image-size asks for it, and networks follow") {
+  const SmallData idx(64, 16);
+  const Words words = {"--data", idx.folder(), "--devices", "cpu"};
+  const auto plan = planned(words + Words{"--image-size", "20"}).plan;
+  CHECK(plan.data.set.spec.front().row_shape == std::vector<int64_t>{1, 20, 20});
+  CHECK(plan.facts->image_size == 20);
+  CHECK(plan.facts->row_shape == std::vector<int64_t>{1, 20, 20});
+  CHECK(rows_of(plan.data.set.test, {15}).input().sizes() == torch::IntArrayRef({1, 1, 20, 20}));
+  CHECK(plan_fields(plan).at("image_size") == 20);
+  const auto same = planned(words + Words{"--image-size", "28"}).plan, as_they_are = planned(words).plan;
+  CHECK(same.data.train_hash == as_they_are.data.train_hash);
+  CHECK(plan.data.train_hash != as_they_are.data.train_hash);
+}
+
 TEST_CASE("synthetic images have the shape and classes that are asked for, and lenet follows them") {
   const Words few = {"--data", "synthetic", "--limit-train", "8", "--limit-test", "8", "--devices", "cpu"};
   const auto plan = planned(few + Words{"--synthetic-shape", "3x32x32:100"}).plan;
