@@ -16,7 +16,6 @@
 #include <lockstep/app/train/checkpoint/run_program.h>
 #include <lockstep/app/train/checkpoint/same_run.h>
 #include <lockstep/app/train/config/config_file.h>
-#include <lockstep/app/train/plan/data_flags.h>
 #include <lockstep/app/train/plan/program.h>
 #include <lockstep/app/train/settings/settings.h>
 #include <lockstep/data/data_folder.h>
@@ -48,22 +47,9 @@ Json as_planned(const CLI::Option& flag, const Json& saved) {
 }
 
 // The value that the plan of this run will have. Throws WeightsError for another program than the run's.
-Json given_value(const Setting& setting, const CLI::Option& flag, const Json& run) {
-  const std::string_view name = setting.name;
-  const auto share = run.find("validation_share");
-  const bool holds_out = share != run.end() && !share->is_null();
-  if (name == "limit-train" && holds_out) return run.at(key_of(setting));  // compared when there is a plan
-  if (name == "synthetic-shape") return to_string(parse_synthetic_shape(flag.as<std::string>()));
-  if (name == "augment") {  // in any order
-    const auto augmentation = parse_augmentation(flag.as<std::string>());
-    return augmentation.any() ? Json(to_string(augmentation)) : Json();
-  }
-  if (name == "normalize") {
-    const auto normalize = parse_normalize(flag.as<std::string>());
-    if (normalize.automatic) return run.at("normalize");  // compared when it is measured
-    return normalize.any() ? Json(to_string(normalize)) : Json();
-  }
-  if (name != "program") return as_planned(flag, run.at(key_of(setting)));
+Json asked_value(const Setting& setting, const TrainFlags& given, const CLI::Option& flag, const Json& run) {
+  if (setting.asked) return setting.asked(given, run);
+  if (std::string_view(setting.name) != "program") return as_planned(flag, run.at(key_of(setting)));
   const auto path = flag.as<std::string>();
   check_program_there(run, path);
   const auto program = open_program(path);
@@ -81,7 +67,7 @@ void check_given(const Json& saved, const TrainFlags& given, const CLI::App& tra
     // A data set's flag is its folder, and its name in the plan may be another.
     if (!compared || std::string_view(setting.name) == "data" || !saved.contains(key)) continue;
     if (!is_given(train, setting)) continue;
-    planned[key] = given_value(setting, *train.get_option(std::string("--") + setting.name), saved);
+    planned[key] = asked_value(setting, given, *train.get_option(std::string("--") + setting.name), saved);
   }
   check_same_run(saved, planned, given.resume_anyway);
 }

@@ -53,6 +53,13 @@ Json kept_data(const TrainFlags& flags, const TrainPlan& plan) {
   return Json::parse(json_line(folder)) == folder ? folder : Json();
 }
 
+// Where rows are held out, only a plan knows how many are left.
+Json asked_rows(const TrainFlags& flags, const Json& run) {
+  const auto share = run.find("validation_share");
+  const bool holds_out = share != run.end() && !share->is_null();
+  return holds_out ? run.at("train_rows") : or_null(flags.data.limit_train);
+}
+
 constexpr Setting kDataSettings[] = {
     {.name = "data",
      .commands = kAllCommands,
@@ -77,6 +84,7 @@ constexpr Setting kDataSettings[] = {
      .in = kInPlan | kInBench | kInSweep | kAgreed | kInConfig,
      .planned = [](const auto& plan) -> Json { return plan.data.set.train.rows; },
      .config = [](const auto& flags, const auto&) { return or_null(flags.data.limit_train); },
+     .asked = asked_rows,
      .on_resume = OnResume::kRefused},
     {.name = "validation-share",
      .commands = kTrain,

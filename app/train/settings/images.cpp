@@ -144,6 +144,12 @@ Json normalize_flag(const TrainFlags& flags) {
   return flags.normalize.any() ? Json(to_string(flags.normalize)) : Json();
 }
 
+Json asked_shape(const TrainFlags& flags, const Json&) { return shape_of(flags.data); }
+Json asked_augment(const TrainFlags& flags, const Json&) { return augment_text(flags.augment); }
+Json asked_normalize(const TrainFlags& flags, const Json& run) {
+  return flags.normalize.automatic ? run.at("normalize") : normalize_flag(flags);
+}
+
 // The numbers, which a run that goes on does not measure again.
 Json kept_normalize(const TrainFlags&, const TrainPlan& plan) {
   return normalize_value(plan.pixels.normalization);
@@ -175,6 +181,7 @@ constexpr Setting kImageSettings[] = {
      .in = kOfRows,
      .planned = planned_by<shape_of>,
      .config = configured_by<shape_of>,
+     .asked = asked_shape,
      .on_resume = OnResume::kRefused},
     {.name = "skip-unreadable",
      .commands = kAllCommands,
@@ -207,6 +214,7 @@ constexpr Setting kImageSettings[] = {
      .planned = [](const auto& plan) { return augment_text(plan.pixels.augmentation); },
      .given = [](const auto& flags, const auto&) { return augment_text(flags.augment); },
      .config = [](const auto& flags, const auto&) { return augment_text(flags.augment); },
+     .asked = asked_augment,
      .on_resume = OnResume::kRefused},
     {.name = "normalize",
      .commands = kAllCommands,
@@ -217,6 +225,7 @@ constexpr Setting kImageSettings[] = {
      .given = [](const auto& flags, const auto&) { return normalize_flag(flags); },
      .config = [](const auto& flags, const auto&) { return normalize_flag(flags); },
      .kept = kept_normalize,
+     .asked = asked_normalize,
      .on_resume = OnResume::kRefused},
     {.name = "data-kind", .in = kInPlan, .planned = [](const auto& plan) -> Json { return plan.data.kind; }},
     {.name = "data-digest",

@@ -55,6 +55,10 @@ struct Setting {
   // The same in the configuration that a run's checkpoints keep: the run may go on on another machine, where
   // what nobody gave is found anew. Null: `config`.
   Json (*kept)(const TrainFlags&, const TrainPlan&) = nullptr;
+  // The value that a plan of these flags will have, for a run that goes on: it is compared with the run's
+  // before there is a plan. run: the plan that the run has kept, whose value stands for one that only a plan
+  // can tell. Null: the flag's text as that value's type.
+  Json (*asked)(const TrainFlags&, const Json& run) = nullptr;
   // same_run.cpp has the exceptions: devices, epochs, split, and batch-size and lr, which the checkpoint
   // gives.
   OnResume on_resume = OnResume::kTaken;
