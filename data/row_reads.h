@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-// What messages call the rows of a data set.
+// The name that messages give to the rows of a data set.
 struct RowsName {
   std::string set = "the data set";
   int64_t first_epoch = 0;  // the number that messages give to epoch 0

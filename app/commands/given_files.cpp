@@ -23,7 +23,7 @@ constexpr size_t kDeepest = 16;
 
 using FolderId = std::array<uint64_t, 2>;  // its device and number
 
-// Zeros for a folder that cannot be asked, which list_folder() refuses.
+// Returns zeros for a folder that cannot be asked, which list_folder() refuses.
 FolderId id_of(const std::string& folder) {
   struct stat status {};
   return ::stat(folder.c_str(), &status) == 0 ? FolderId{status.st_dev, status.st_ino} : FolderId{};

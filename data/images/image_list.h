@@ -32,7 +32,7 @@ class ImageList {
   ImageFile at(size_t i) const;          // throws std::out_of_range
   ImageFile front() const { return (*this)[0]; }
 
-  // Without making a path. i: below size().
+  // They make no path. i: below size().
   int64_t label(size_t i) const;
   int64_t written(size_t i) const;
 

@@ -27,7 +27,7 @@ std::string spec_text(const BatchSpec& spec) {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
-// Of the one input of images; nothing where there is none.
+// Returns the channels of the one input of images; nothing where there is none.
 std::optional<int64_t> image_channels(const TrainingData& data) {
   const auto input = image_input_of(data);
   if (!input) return std::nullopt;
