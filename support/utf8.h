@@ -10,7 +10,8 @@ namespace lockstep {
 bool is_utf8(std::string_view text);
 
 // Returns the characters of well-formed UTF-8 without their case, so that texts are equal which differ by
-// case alone: "É" and "é", "Σ", "σ" and "ς". Characters of several, such as "ß" for "SS", stay different.
+// case alone, with accents, too, and sigma's three forms. A letter that has two capitals, as the German sharp
+// s, stays different from them.
 std::u32string without_case(std::string_view utf8);
 
 // Returns the text with \xNN for each byte beyond ASCII, so that a message can show a name that is no UTF-8.

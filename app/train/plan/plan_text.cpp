@@ -9,6 +9,7 @@
 
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/app/train/plan/combinations.h>
+#include <lockstep/app/train/plan/pixels.h>
 #include <lockstep/app/train/plan/plan.h>
 #include <lockstep/app/train/plan/program.h>
 #include <lockstep/app/train/plan/recipe.h>
