@@ -46,7 +46,7 @@ std::string_view folder_of_file(std::string_view path) {
   return slash == path.npos ? std::string_view() : path.substr(0, slash + 1);
 }
 
-ImageList list_of(std::span<const ImageFile> files) {
+ImageList image_list_of(std::span<const ImageFile> files) {
   ImageListBuilder builder;
   builder.reserve(files.size());
   std::map<std::pair<std::string, int64_t>, uint32_t> folders;
@@ -62,10 +62,10 @@ ImageList list_of(std::span<const ImageFile> files) {
 
 }  // namespace
 
-ImageList::ImageList(const std::vector<ImageFile>& files) : ImageList(list_of(files)) {}
+ImageList::ImageList(const std::vector<ImageFile>& files) : ImageList(image_list_of(files)) {}
 
 ImageList::ImageList(std::initializer_list<ImageFile> files)
-    : ImageList(list_of({files.begin(), files.size()})) {}
+    : ImageList(image_list_of({files.begin(), files.size()})) {}
 
 ImageList::ImageList(std::shared_ptr<const Files> files, size_t count)
     : files_(std::move(files)), count_(count) {}
