@@ -34,8 +34,8 @@ char32_t character_at(std::string_view utf8, size_t i, size_t length) {
   return character;
 }
 
-// It goes through the capital letter, since some small letters have two forms. Where the system has no C.UTF-8, the
-// letters are those of ASCII.
+// It goes through the capital letter, since some small letters have two forms. Where the system has no
+// C.UTF-8, the letters are those of ASCII.
 char32_t character_without_case(char32_t character) {
   static const locale_t kLocale = ::newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
   if (kLocale == nullptr) return character >= 'A' && character <= 'Z' ? character + ('a' - 'A') : character;
