@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/support/kernels.h>
 #include <lockstep/support/losses.h>
 #include <lockstep/support/types.h>
 
@@ -62,6 +63,10 @@ class Program {
   std::map<std::string, int64_t> operations() const;
 
   bool has_batch_norm() const;  // that normalises by the batch in training
+
+  // Those that lockstep's kernels compute in training together with a convolution before and ReLU after
+  // them, as ProgramModule says.
+  int64_t fused_batch_norms() const;
 
   // Places of those whose averages do not belong to a module, such as "net.py, line 12: ...":
   // BnPolicy::kAverage leaves them as they are. BnPolicy::kSync exchanges the statistics of all batch norms.
@@ -106,9 +111,15 @@ std::shared_ptr<const Program> read_program(const std::filesystem::path& path);
 // One replica: the program's weights, which are this module's own, and its graphs. is_training() chooses
 // between these. Parameters and buffers have Python's names, in Python's order; tied ones are registered
 // once, under the first name. Batch norms are lockstep's (batch_norm.h). Not thread-safe.
+//
+// Kernels::kTorch computes the bits that Python computes. The others compute a convolution of images, a batch
+// norm by the batch, perhaps an addition, and ReLU together, as those of ResNet18 (resnet18.h), where a
+// program trains them in float or bfloat16 on a CPU, one after the other, and the norm has a multiple of 16
+// channels: results differ by rounding, and biases of such convolutions get no gradient (.grad stays as it
+// was, their hooks run), since the norm removes them. All else, and evaluation, is computed by torch's.
 class ProgramModule : public torch::nn::Module {
  public:
-  explicit ProgramModule(std::shared_ptr<const Program> program);
+  explicit ProgramModule(std::shared_ptr<const Program> program, Kernels kernels = Kernels::kAuto);
   ~ProgramModule() override;
 
   // The first output of a program with one input. Throws as run() does, and UsageError for another number of
@@ -143,6 +154,7 @@ class ProgramModule : public torch::nn::Module {
                                 torch::Device device, torch::ScalarType type);
 
   std::shared_ptr<const Program> program_;
+  const Kernels kernels_;
   std::unique_ptr<State> state_;
 };
 
@@ -151,11 +163,12 @@ class ProgramModule : public torch::nn::Module {
 // whatever its name. Throws UsageError for an output that the program does not have. The model throws
 // DataError for a batch that lacks an input, or has one that the program does not take (check_batch()).
 ModelFactory program_factory(std::shared_ptr<const Program> program, OutputLoss loss = classification(),
-                             const std::string& output = {});
+                             const std::string& output = {}, Kernels kernels = Kernels::kAuto);
 
 // The same of a program that returns its loss, by default as the first output: one number, which is the mean
 // over its rows, or (n), one per row. Targets, too, are inputs of the program, by name.
-ModelFactory program_factory_own_loss(std::shared_ptr<const Program> program, const std::string& output = {});
+ModelFactory program_factory_own_loss(std::shared_ptr<const Program> program, const std::string& output = {},
+                                      Kernels kernels = Kernels::kAuto);
 
 // Throws DataError, with the names and both values, unless batches of these tensors fit the program: each
 // input is there with its dtype and sizes, each tensor is taken, and there is a target for the loss.

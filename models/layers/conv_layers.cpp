@@ -7,6 +7,7 @@
 #include <optional>
 
 #include <lockstep/models/layers/batch_norm/batch_norm_relu.h>
+#include <lockstep/models/layers/conv_choice.h>
 #include <lockstep/models/layers/cpu/conv3x3/conv3x3.h>
 
 namespace lockstep {
@@ -14,25 +15,8 @@ namespace {
 
 using torch::nn::Conv2dImpl;
 
-// The dtype in which a convolution of X computes: autocast converts all but double.
-torch::ScalarType computed_in(const torch::Tensor& X) {
-  const auto device = X.device().type();
-  const bool converted = at::autocast::is_autocast_enabled(device) && X.scalar_type() != torch::kFloat64;
-  return converted ? at::autocast::get_autocast_dtype(device) : X.scalar_type();
-}
-
 const torch::ExpandingArray<2>& padding_of(const Conv2dImpl& conv) {
   return std::get<torch::ExpandingArray<2>>(conv.options.padding());
-}
-
-// The only convolutions that conv3x3() computes.
-bool has_stride_1_and_border_1(const Conv2dImpl& conv) {
-  const auto& options = conv.options;
-  const auto all = [](const torch::ExpandingArray<2>& values, int64_t value) {
-    return values->at(0) == value && values->at(1) == value;
-  };
-  return all(options.stride(), 1) && all(padding_of(conv), 1) && all(options.dilation(), 1) &&
-         options.groups() == 1;
 }
 
 }  // namespace
@@ -49,14 +33,13 @@ NormPtr make_batch_norm(int64_t channels) {
 // Returns true if this batch normalisation is fused with the operations after it. X: of the convolution
 // before it, or its result.
 bool ConvLayers::fuses(const NormPtr& norm, const torch::Tensor& X) const {
-  return kernels_ != Kernels::kTorch && norm && norm->is_training() &&
-         (!norm->exchange() || (X.is_cpu() && X.size(0) > 0)) &&
-         norm->weight.scalar_type() == torch::kFloat32 &&
-         fused_batch_norm_available(X.device(), computed_in(X), norm->weight.size(0));
+  return norm && norm->is_training() && fuses_batch_norm(kernels_, norm->weight, norm->exchange(), X);
 }
 
 bool ConvLayers::by_conv3x3(const Conv2dImpl& conv, const torch::Tensor& X, torch::ScalarType type) const {
-  return kernels_ == Kernels::kAuto && has_stride_1_and_border_1(conv) && conv3x3_takes(X, type, conv.weight);
+  const auto& options = conv.options;
+  const ConvSteps steps{*options.stride(), *padding_of(conv), *options.dilation(), options.groups()};
+  return chooses_conv3x3(kernels_, conv.weight, steps, X, type);
 }
 
 torch::Tensor ConvLayers::convolve(const ConvPtr& conv, const NormPtr& norm, const torch::Tensor& X_in,

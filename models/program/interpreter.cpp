@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <lockstep/models/layers/batch_norm/whole_batch_norm.h>
+#include <lockstep/models/program/fused_layers.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/words_of.h>
 
@@ -98,17 +99,17 @@ void require_two_values(const at::Tensor& X) {
                       NamedOption{"bn", "sync", "BnPolicy::kSync"} + " the whole batch needs two");
 }
 
-void batch_norm(const ReadyNode& node, const BoundNorm& norm, Values& stack) {
+void batch_norm(const ReadyNode& node, const BoundNorm& norm, const Values& values, Values& stack,
+                FusedLayers& fused) {
   if (!stack[kTraining].toBool()) return node.operation->callBoxed(stack);
   if (!norm.module->is_training() && !stack[kMean].isNone()) {
     stack[kTraining] = false;
     return node.operation->callBoxed(stack);
   }
   auto* exchange = norm.exchange();
-  if (!exchange) {
-    require_two_values(stack[kInput].toTensor());
-    return node.operation->callBoxed(stack);
-  }
+  if (!exchange) require_two_values(stack[kInput].toTensor());
+  if (fused.compute(node, values, stack)) return;
+  if (!exchange) return node.operation->callBoxed(stack);
   auto Y = whole_batch_norm(stack[kInput].toTensor(),
                             {.weight = optional_tensor(stack[kWeight]),
                              .bias = optional_tensor(stack[kBias]),
@@ -130,8 +131,12 @@ void region(const ReadyNode& node, Values& stack, const Surroundings& with) {
 }
 
 // Replaces the arguments on the stack by the results.
-void compute(const ReadyNode& node, Values& stack, const Surroundings& with) {
-  if (node.norm >= 0) return batch_norm(node, with.norms[static_cast<size_t>(node.norm)], stack);
+void compute(const ReadyNode& node, const Values& values, Values& stack, const Surroundings& with,
+             FusedLayers& fused) {
+  if (node.norm >= 0) {
+    return batch_norm(node, with.norms[static_cast<size_t>(node.norm)], values, stack, fused);
+  }
+  if (fused.compute(node, values, stack)) return;
   if (node.counter >= 0 && !with.norms[static_cast<size_t>(node.counter)].module->is_training()) {
     stack.resize(1);  // a frozen one does not count: the result is the counter as it is
     return;
@@ -155,10 +160,21 @@ void store_list(const ReadyResult& result, const IValue& list, Values& values) {
   }
 }
 
-void run_node(const ReadyNode& node, Values& values, Values& stack, const Surroundings& with) {
+// Of lockstep's kernels alone: torch's leave tensors as Python's.
+void restore(const std::vector<int>& slots, Values& values, const Surroundings& with) {
+  if (with.kernels == Kernels::kTorch) return;
+  for (const int slot : slots) {
+    auto& value = values[static_cast<size_t>(slot)];
+    if (value.isTensor()) value = value.toTensor().contiguous();
+  }
+}
+
+void run_node(const ReadyNode& node, Values& values, Values& stack, const Surroundings& with,
+              FusedLayers& fused) {
+  restore(node.restored, values, with);
   stack.clear();
   for (const auto& argument : node.arguments) stack.push_back(make(argument, values, with));
-  compute(node, stack, with);
+  compute(node, values, stack, with, fused);
   if (stack.size() != node.results.size()) {
     throw std::runtime_error(
         fmt::format("it gives {} results, the program has {}", stack.size(), node.results.size()));
@@ -198,13 +214,15 @@ void run_node(const ReadyNode& node, Values& values, Values& stack, const Surrou
 
 std::vector<IValue> run_graph(const ReadyGraph& graph, std::vector<IValue> values, const Surroundings& with) {
   Values stack;
+  FusedLayers fused(graph, with);
   for (const auto& node : graph.nodes) {
     try {
-      run_node(node, values, stack, with);
+      run_node(node, values, stack, with, fused);
     } catch (...) {
       rethrow(node, with.program);
     }
   }
+  restore(graph.restored, values, with);
   Values outputs;
   outputs.reserve(graph.outputs.size());
   for (const auto& output : graph.outputs) outputs.push_back(make(output, values, with));

@@ -12,6 +12,7 @@
 
 #include <lockstep/models/program/resolve.h>
 #include <lockstep/support/batch_statistics.h>
+#include <lockstep/support/kernels.h>
 
 namespace torch::nn {
 class Module;
@@ -32,6 +33,7 @@ struct Surroundings {
   torch::ScalarType float_type = torch::kFloat32;  // of the module
   bool converted = false;                          // it is not the program's
   std::span<const BoundNorm> norms = {};           // those of Resolved::norms
+  Kernels kernels = Kernels::kTorch;               // of ReadyGraph::conv_norms
 };
 
 // Runs the graph. values: one per slot, with the inputs in theirs. Returns the graph's outputs. Batch norms

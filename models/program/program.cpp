@@ -109,6 +109,7 @@ const std::vector<Program::Tensor>& Program::outputs() const { return parts_->tr
 int64_t Program::parameter_count() const { return parts_->parameter_count; }
 std::map<std::string, int64_t> Program::operations() const { return parts_->training.resolved.operations; }
 bool Program::has_batch_norm() const { return !parts_->training.resolved.norms.empty(); }
+int64_t Program::fused_batch_norms() const { return parts_->training.resolved.fused_norms; }
 bool Program::random() const { return parts_->training.resolved.random; }
 bool Program::writes_buffers() const { return parts_->training.resolved.writes_buffers; }
 bool Program::captures() const { return parts_->training.resolved.captures; }

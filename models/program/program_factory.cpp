@@ -61,11 +61,11 @@ size_t place_of(const Program& program, const std::vector<Program::Tensor>& outp
 
 // One replica, and which of its outputs is wanted in training and in evaluation.
 struct Net {
-  Net(std::shared_ptr<const Program> program, const std::string& output, bool returns_loss)
+  Net(std::shared_ptr<const Program> program, const std::string& output, bool returns_loss, Kernels kernels)
       : own_loss(returns_loss), training(place_of(*program, program->outputs(), output)) {
     const auto* graph = program->parts().evaluation();
     evaluation = graph ? place_of(*program, graph->outputs, output) : training;
-    module = std::make_shared<ProgramModule>(std::move(program));
+    module = std::make_shared<ProgramModule>(std::move(program), kernels);
   }
 
   torch::Tensor output(const Batch& batch) const {
@@ -110,10 +110,10 @@ bool fits(const Program::Tensor& input, const TensorSpec& given) {
 }  // namespace
 
 ModelFactory program_factory(std::shared_ptr<const Program> program, OutputLoss loss,
-                             const std::string& output) {
+                             const std::string& output, Kernels kernels) {
   place_of(*program, program->outputs(), output);
   return [=] {
-    const auto net = std::make_shared<Net>(program, output, /*returns_loss=*/false);
+    const auto net = std::make_shared<Net>(program, output, /*returns_loss=*/false, kernels);
     Model model{.module = net->module, .loss_sum = {}, .metrics = loss.metrics};
     model.output = [net](const Batch& batch) { return net->output(batch); };
     model.loss_sum = [net, of = loss.loss_sum](const Batch& batch) {
@@ -124,10 +124,11 @@ ModelFactory program_factory(std::shared_ptr<const Program> program, OutputLoss 
   };
 }
 
-ModelFactory program_factory_own_loss(std::shared_ptr<const Program> program, const std::string& output) {
+ModelFactory program_factory_own_loss(std::shared_ptr<const Program> program, const std::string& output,
+                                      Kernels kernels) {
   place_of(*program, program->outputs(), output);
   return [=] {
-    const auto net = std::make_shared<Net>(program, output, /*returns_loss=*/true);
+    const auto net = std::make_shared<Net>(program, output, /*returns_loss=*/true, kernels);
     Model model{.module = net->module, .loss_sum = {}};
     model.loss_sum = [net](const Batch& batch) -> Outcome {
       return {loss_sum(net->module->program(), net->output(batch), batch.rows())};

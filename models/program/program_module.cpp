@@ -106,8 +106,11 @@ torch::ScalarType followed(torch::ScalarType type, torch::ScalarType program, to
 
 }  // namespace
 
-ProgramModule::ProgramModule(std::shared_ptr<const Program> program)
-    : torch::nn::Module("ProgramModule"), program_(std::move(program)), state_(std::make_unique<State>()) {
+ProgramModule::ProgramModule(std::shared_ptr<const Program> program, Kernels kernels)
+    : torch::nn::Module("ProgramModule"),
+      program_(std::move(program)),
+      kernels_(kernels),
+      state_(std::make_unique<State>()) {
   const auto& parts = program_->parts();
   try {
     state_->tree = program::grow_modules(*this, parts);
@@ -160,7 +163,8 @@ std::vector<torch::Tensor> ProgramModule::run(std::span<const torch::Tensor> inp
                                   .device = *device,
                                   .float_type = type,
                                   .converted = type != parts.float_type,
-                                  .norms = norms});
+                                  .norms = norms,
+                                  .kernels = kernels_});
   std::vector<torch::Tensor> tensors;
   for (const size_t i : graph->output_places) tensors.push_back(outputs[i].toTensor());
   return tensors;
@@ -211,7 +215,7 @@ void ProgramModule::load_state_dict(std::span<const NamedTensor> weights) {
 }
 
 std::shared_ptr<torch::nn::Module> ProgramModule::clone(const std::optional<torch::Device>& device) const {
-  auto copy = std::make_shared<ProgramModule>(program_);
+  auto copy = std::make_shared<ProgramModule>(program_, kernels_);
   const torch::NoGradGuard no_grad;
   for (size_t i = 0; i < state_->tree.tensors.size(); ++i) {
     const auto& own = state_->tree.tensors[i];

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <lockstep/models/program/batch_norm_uses.h>
+#include <lockstep/models/program/conv_norms.h>
 #include <lockstep/models/program/convert_argument.h>
 #include <lockstep/models/program/format_error.h>
 #include <lockstep/models/program/input_memory.h>
@@ -45,6 +46,7 @@ class Resolver {
     for (const auto& node : graph_.nodes) add(node);
     for (const auto& output : graph_.outputs) ready_->outputs.push_back(convert_value(output, slot_of_));
     find_last_uses();
+    find_layers();
     return ready_;
   }
 
@@ -209,6 +211,16 @@ class Resolver {
       for (const auto& result : node->results) mark(result.slots, used, &node->last_uses);
       for (const auto& argument : node->arguments) mark(argument.slots, used, &node->last_uses);
     }
+  }
+
+  void find_layers() {
+    std::vector<const TensorMeta*> metas(static_cast<size_t>(ready_->slots));
+    for (const auto& [name, slot] : slots_) {
+      const auto meta = graph_.tensors.find(name);
+      if (meta != graph_.tensors.end()) metas[static_cast<size_t>(slot)] = &meta->second;
+    }
+    all_.fused_norms += find_conv_norms(
+        *ready_, metas, [this](const ReadyArgument& argument) { return source_of(argument); });
   }
 
   static void mark(const std::vector<int>& slots, std::vector<char>& used, std::vector<int>* last_uses) {

@@ -43,6 +43,17 @@ struct ReadyResult {
 
 struct ReadyGraph;
 
+// A convolution, a batch norm by the batch, perhaps an addition, and ReLU. Nobody else uses what they compute
+// on the way, so lockstep's kernels may compute them together (fused_layers.h).
+struct ConvNormRelu {
+  int norm = -1;            // of BatchNorms
+  int weight = -1;          // the slot of the norm's
+  int residual = -1;        // which argument of the addition is added to the norm's result; -1: there is none
+  bool takes_bias = false;  // the convolution's bias is a weight of the program: the norm removes it
+  bool apart = false;       // another batch norm stands between this one and the addition
+};
+enum class LayerPart : uint8_t { kNone, kConv, kNorm, kAddition, kRelu };
+
 // One of these is there: operation, arithmetic, body.
 struct ReadyNode {
   std::optional<c10::OperatorHandle> operation = {};
@@ -52,9 +63,13 @@ struct ReadyNode {
   bool is_rnn = false;
   std::vector<ReadyArgument> arguments = {};
   std::vector<ReadyResult> results = {};
-  std::vector<int> last_uses = {};   // slots that are free afterwards
-  int norm = -1;                     // of BatchNorms: normalises by the batch
-  int counter = -1;                  // of BatchNorms: counts its batches
+  std::vector<int> last_uses = {};  // slots that are free afterwards
+  int norm = -1;                    // of BatchNorms: normalises by the batch
+  int counter = -1;                 // of BatchNorms: counts its batches
+  int layers = -1;                  // of ReadyGraph::conv_norms: it is a part of these
+  LayerPart part = LayerPart::kNone;
+  std::vector<int> restored = {};    // slots of tensors that lockstep's kernels left in channels_last: they
+                                     // are made contiguous before it runs
   std::string name = {}, line = {};  // "aten::linear", its line of Python, for errors
 };
 
@@ -63,6 +78,8 @@ struct ReadyGraph {
   std::vector<int> inputs = {};  // slots, in order
   std::vector<ReadyNode> nodes = {};
   std::vector<ReadyArgument> outputs = {};
+  std::vector<ConvNormRelu> conv_norms = {};
+  std::vector<int> restored = {};  // as a node's, before the outputs are returned
 };
 
 // A batch normalisation that normalises by the batch in training.
@@ -79,6 +96,7 @@ struct BatchNormUse {
 struct Resolved {
   std::shared_ptr<const ReadyGraph> graph;
   std::vector<BatchNormUse> norms;
+  int64_t fused_norms = 0;                    // of ReadyGraph::conv_norms, also of regions
   std::map<std::string, int64_t> operations;  // "aten::conv2d" -> how often
   bool depends_on_mode = false;               // such as by a dropout: it is wrong for evaluation
   bool random = false;

@@ -92,7 +92,7 @@ ModelFactory factory_from(const Flags& flags) {
   if (flags.contains("--program")) {
     const bool text = flags.at("--model").ends_with("gpt");
     return program_factory(read_program(flags.at("--program")),
-                           text ? token_cross_entropy() : classification());
+                           text ? token_cross_entropy() : classification(), {}, kernels_from(flags));
   }
   const auto seed = std::stoull(flags.at("--seed"));
   if (const auto own = own_models::factory(flags.at("--model"), seed)) return *own;

@@ -3,12 +3,16 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
 #include <torch/nn/module.h>
 #include <torch/types.h>
 
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <lockstep/app/machine/tensor_memory.h>
@@ -46,15 +50,36 @@ Batch first_rows(const DataRows& data, const Program::Rows& allowed, Precision p
   return in_precision(batch, precision);
 }
 
+// Notes that a backward pass has reached a parameter, also one to which it gives no gradient: so do the hooks
+// of the trainer.
+class ReachedHook : public torch::autograd::PostAccumulateGradHook {
+ public:
+  ReachedHook(std::string name, std::set<std::string>& reached) : name_(std::move(name)), reached_(reached) {}
+  void operator()(const torch::Tensor&) override { reached_.insert(name_); }
+
+ private:
+  const std::string name_;
+  std::set<std::string>& reached_;
+};
+
+// Fills `reached` with the names of the parameters that a backward pass reaches. It must outlive the pass.
+void note_reached(const Model& model, std::set<std::string>& reached) {
+  for (const auto& param : model.module->named_parameters()) {
+    if (!param->requires_grad()) continue;
+    torch::autograd::impl::set_post_acc_grad_hooks(*param,
+                                                   std::make_unique<ReachedHook>(param.key(), reached));
+  }
+}
+
 // Throws UsageError if the loss does not depend on each parameter that trains, as each step requires.
-void require_gradients(const TrainPlan& plan, const Model& model) {
+void require_gradients(const TrainPlan& plan, const Model& model, const std::set<std::string>& reached) {
   constexpr size_t kShown = 4;
   std::vector<std::string> missing;
   size_t all = 0;
   for (const auto& param : model.module->named_parameters()) {
     if (!param->requires_grad()) continue;
     ++all;
-    if (!param->grad().defined()) missing.push_back(param.key());
+    if (!reached.contains(param.key())) missing.push_back(param.key());
   }
   if (missing.empty()) return;
   const auto outputs = output_names(*plan.program);
@@ -96,11 +121,13 @@ int64_t try_program(const TrainPlan& plan, const Model& model) {
     const ThreadRandom random(at::make_generator<at::CPUGeneratorImpl>(plan.trainer.seed));
     const AutocastGuard autocast(precision, torch::kCPU);
     const auto rows = first_rows(plan.data.set.train, plan.program->rows(/*training=*/true), precision);
+    std::set<std::string> reached;
+    note_reached(model, reached);
     const auto bytes = peak_tensor_bytes([&] {
       const auto loss = model.loss_sum(rows).loss;
       if (loss.requires_grad()) loss.backward();
     });
-    require_gradients(plan, model);
+    require_gradients(plan, model, reached);
     int64_t gradients = 0;
     for (const auto& param : model.module->parameters()) {
       if (param.requires_grad()) gradients += static_cast<int64_t>(param.nbytes());

@@ -111,7 +111,7 @@ void set_program(const TrainFlags& options, TrainPlan& plan) {
   plan.model = kProgramModel;
   plan.program = open_program(*options.program);
   plan.loss = options.loss.value_or(LossChoice());
-  plan.factory = program_model(plan.program, *plan.loss);
+  plan.factory = program_model(plan.program, *plan.loss, {}, plan.kernels);
   plan.has_batch_norm = plan.program->has_batch_norm();
   check_program(plan);
   auto& graph = plan.trainer.replica.cuda_graph;
@@ -133,9 +133,9 @@ void set_loss_terms(const TrainFlags& options, TrainPlan& plan) {
   plan.label_smoothing = options.label_smoothing;
   if (options.class_weights == ClassWeights::kBalanced) plan.class_weights = balanced_weights(plan.data.set);
   if (!plan.program || (plan.label_smoothing == 0 && plan.class_weights.empty())) return;
-  plan.factory =
-      program_model(plan.program, *plan.loss,
-                    {.label_smoothing = plan.label_smoothing, .class_weights = plan.class_weights});
+  plan.factory = program_model(plan.program, *plan.loss,
+                               {.label_smoothing = plan.label_smoothing, .class_weights = plan.class_weights},
+                               plan.kernels);
 }
 
 // Weights of a file, and parameters that stay as they are.

@@ -163,10 +163,13 @@ std::string arithmetic_text(const TrainPlan& plan) {
   if (halves && any_cpu(plan.trainer.devices) && plan.stays_in_fp32(torch::kCPU)) {
     text += fmt::format("; {} in fp32 on CPUs, which is faster", plan.model);
   }
-  if (plan.kernels == Kernels::kTorch) text += "; torch's kernels only";
-  if (plan.kernels == Kernels::kDirect) text += "; lockstep's kernels without Winograd tiles";
-  if (const auto note = plan.program ? std::string() : kernels_note(plan.spec()); !note.empty())
-    text += "; " + note;
+  if (plan.program) {
+    text += "; " + program_kernels_text(plan);
+  } else {
+    if (plan.kernels == Kernels::kTorch) text += "; torch's kernels only";
+    if (plan.kernels == Kernels::kDirect) text += "; lockstep's kernels without Winograd tiles";
+    if (const auto note = kernels_note(plan.spec()); !note.empty()) text += "; " + note;
+  }
   if (plan.deterministic) text += "; deterministic";
   if (plan.trainer.replica.invariant) {
     text += fmt::format("; the same bits for 1, 2, 4 and 8 replicas of {}",

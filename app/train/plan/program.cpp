@@ -204,10 +204,10 @@ std::shared_ptr<const Program> open_program(const std::string& path) {
 }
 
 ModelFactory program_model(const std::shared_ptr<const Program>& program, const LossChoice& choice,
-                           const ClassificationOptions& classes) {
+                           const ClassificationOptions& classes, Kernels kernels) {
   check_output(*program, choice);
-  if (choice.loss == ProgramLoss::kOwn) return program_factory_own_loss(program, choice.output);
-  return program_factory(program, output_loss(*program, choice, classes), choice.output);
+  if (choice.loss == ProgramLoss::kOwn) return program_factory_own_loss(program, choice.output, kernels);
+  return program_factory(program, output_loss(*program, choice, classes), choice.output, kernels);
 }
 
 void check_has_evaluation(const Program& program) {
@@ -309,6 +309,19 @@ std::string operations_text(const Program& program) {
   return fmt::format("{} of {}: {}{}", counted(all, "operation"),
                      counted(static_cast<int64_t>(counts.size()), "kind"), fmt::join(shown, ", "),
                      counts.size() > shown.size() ? ", ..." : "");
+}
+
+std::string program_kernels_text(const TrainPlan& plan) {
+  const auto fused = plan.program->fused_batch_norms();
+  const auto type = type_of_layers(plan.trainer.replica.precision);
+  const bool fits = type == torch::kFloat32 || type == torch::kBFloat16;
+  if (plan.kernels == Kernels::kTorch || fused == 0 || !fits || !any_cpu(plan.trainer.devices)) {
+    return "torch's kernels only";
+  }
+  return fmt::format(
+      "in training lockstep's kernels{} for {}, with the convolutions before and ReLU after {}",
+      plan.kernels == Kernels::kDirect ? " without Winograd tiles" : "", counted(fused, "batch norm"),
+      fused == 1 ? "it" : "them");
 }
 
 std::string row_range_text(const Program::Rows& rows) {

@@ -21,7 +21,7 @@ std::shared_ptr<const Program> open_program(const std::string& path);
 // Replicas of the program with this loss. classes: of a classification, without their number. Throws
 // UsageError, with the names that there are, for an output that the program does not have.
 ModelFactory program_model(const std::shared_ptr<const Program>& program, const LossChoice& choice,
-                           const ClassificationOptions& classes = {});
+                           const ClassificationOptions& classes = {}, Kernels kernels = Kernels::kAuto);
 
 // Throws WeightsError for a program that computes something else in training than in evaluation and has no
 // graph for that.
@@ -48,6 +48,9 @@ std::string tensor_text(const Program::Tensor& tensor);
 
 // "conv2d 20, batch_norm 20, relu 17 and 30 more of 9 kinds"
 std::string operations_text(const Program& program);
+
+// "lockstep's kernels for 17 of 20 batch norms, ...", or that torch's compute all.
+std::string program_kernels_text(const TrainPlan& plan);
 
 // "2 to 8 rows at once, but not 0 (WHY)".
 std::string row_range_text(const Program::Rows& rows);

@@ -42,14 +42,14 @@ struct Fixture {
 
   bool own_loss() const { return numbers.at("loss") == "own"; }
 
-  ModelFactory factory() const {
+  ModelFactory factory(Kernels kernels = Kernels::kAuto) const {
     const std::string loss = numbers.at("loss"), output = numbers.at("output");
-    if (own_loss()) return program_factory_own_loss(program, output);
+    if (own_loss()) return program_factory_own_loss(program, output, kernels);
     return program_factory(program,
                            loss == "mse"        ? mse()
                            : loss == "sequence" ? token_cross_entropy()
                                                 : classification(),
-                           output);
+                           output, kernels);
   }
 
   // Python's results in this precision: losses, evaluation, sums of absolute weights.
@@ -101,6 +101,7 @@ inline const std::vector<std::string> kFixtures = {"any_length",
                                                    "frozen_layers",
                                                    "frozen_norm",
                                                    "functional_norm",
+                                                   "fused_norms",
                                                    "gru",
                                                    "instance_norm",
                                                    "lm",

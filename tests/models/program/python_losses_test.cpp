@@ -1,5 +1,6 @@
 // Trains the fixtures as make_fixtures.py does. Losses are Python's: with the same bits on the CPU on which
 // Python ran, within 1e-6 of them on others, which may add in another order.
+#include <ATen/Parallel.h>
 #include <torch/optim/sgd.h>
 
 #include <cmath>
@@ -26,8 +27,8 @@ torch::Tensor mean_loss(const Model& model, const Batch& batch) {
   return model.weight ? loss / model.weight(batch).to(loss.scalar_type()) : loss / batch.rows();
 }
 
-Trained train_like_python(const Fixture& fixture, Precision precision) {
-  const auto model = fixture.factory()();
+Trained train_like_python(const Fixture& fixture, Precision precision, Kernels kernels) {
+  const auto model = fixture.factory(kernels)();
   std::vector<torch::Tensor> trained;
   for (const auto& parameter : model.module->parameters()) {
     if (parameter.requires_grad()) trained.push_back(parameter);
@@ -54,13 +55,13 @@ Trained train_like_python(const Fixture& fixture, Precision precision) {
   return result;
 }
 
-void check_like_python(const std::string& name, Precision precision, const std::string& key,
-                       double tolerance) {
+void check_like_python(const std::string& name, Precision precision, const std::string& key, double tolerance,
+                       Kernels kernels = Kernels::kTorch) {
   INFO(name << " in " << key);
   at::set_num_threads(1);
   const Fixture fixture(name);
   const auto& python = fixture.run(key);
-  const auto own = train_like_python(fixture, precision);
+  const auto own = train_like_python(fixture, precision, kernels);
   const std::vector<double> losses = python.at("losses");
   REQUIRE(own.losses.size() == losses.size());
   int same = 0;
@@ -89,6 +90,13 @@ TEST_CASE("Twenty losses, the evaluation and the weights of each fixture are Pyt
   const auto [precision, key, tolerance] = GENERATE(table<Precision, std::string, double>(
       {{Precision::kFp32, "fp32", 2e-6}, {Precision::kBf16, "bf16", 1e-2}}));
   check_like_python(name, precision, key, tolerance);
+}
+
+TEST_CASE("Lockstep's kernels train a program as Python does, but for rounding") {
+  const auto kernels = GENERATE(Kernels::kAuto, Kernels::kDirect);
+  const auto [precision, key, tolerance] = GENERATE(table<Precision, std::string, double>(
+      {{Precision::kFp32, "fp32", 5e-5}, {Precision::kBf16, "bf16", .1}}));
+  check_like_python("fused_norms", precision, key, tolerance, kernels);
 }
 
 TEST_CASE("Tensors of Python's default type are made in it, also where that is not torch's own") {

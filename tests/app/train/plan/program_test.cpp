@@ -65,7 +65,6 @@ TEST_CASE("what a program excludes is refused before the data are read") {
   const std::vector<Case> cases = {
       {{"--program", mlp, "--recipe", "lenet-scratch"}, ExitCode::kUsage, {"--program", "--recipe"}},
       {{"--program", mlp, "--model", "lenet"}, ExitCode::kUsage, {"--program", "--model"}},
-      {{"--program", mlp, "--kernels", "torch"}, ExitCode::kUsage, {"--program", "--kernels"}},
       {{"--program", fixture("assigned_buffer.pt2"), "--invariant"},
        ExitCode::kUsage,
        {"--invariant", "buffers"}},

@@ -111,7 +111,7 @@ void run(const std::filesystem::path& path, const std::filesystem::path& trained
   const auto program = read_program(path.parent_path() / numbers["program"].get<std::string>());
   bool first = true;
   for (const auto& run : numbers["runs"]) {
-    ProgramModule module(program);
+    ProgramModule module(program, Kernels::kTorch);
     for (const auto loss : train_as_python(module, numbers, run["precision"], run["losses"].size())) {
       std::printf("%.17g\n", loss);
     }
