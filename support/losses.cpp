@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -29,23 +30,35 @@ torch::Tensor class_numbers(const torch::Tensor& y) {
   return y.to(torch::kInt64);
 }
 
-// Throws DataError for shapes that do not fit, or labels that are no classes. Reads labels on a CPU alone: a
-// GPU would have to be waited for, and is lost after such an error.
+struct Outside {
+  int64_t place = 0, label = 0;
+};
+
+// The first of these labels (n) that is neither a class nor `ignored`. Reads labels on a CPU alone: a GPU
+// would have to be waited for, and is lost after such an error.
+std::optional<Outside> first_outside(const torch::Tensor& labels, int64_t classes,
+                                     std::optional<int64_t> ignored = {}) {
+  if (!labels.is_cpu()) return std::nullopt;
+  auto outside = labels.lt(0).logical_or_(labels.ge(classes));
+  if (ignored) outside.logical_and_(labels.ne(*ignored));
+  if (!outside.any().item<bool>()) return std::nullopt;
+  const auto place = outside.to(torch::kUInt8).argmax().item<int64_t>();
+  return Outside{place, labels[place].item<int64_t>()};
+}
+
+// Throws DataError for shapes that do not fit, or labels that are no classes.
 void require_fitting(const torch::Tensor& logits, const torch::Tensor& y) {
   if (logits.dim() != 2 || y.dim() != 1 || y.size(0) != logits.size(0)) {
     throw DataError(fmt::format("labels of shape [{}] for logits of shape [{}]", fmt::join(y.sizes(), ", "),
                                 fmt::join(logits.sizes(), ", ")),
                     "logits are (n, classes), labels (n)");
   }
-  if (!y.is_cpu()) return;
   const auto classes = logits.size(1);
-  const auto outside = y.lt(0).logical_or(y.ge(classes));
-  if (!outside.any().item<bool>()) return;
-  const auto label = y.masked_select(outside)[0].item<int64_t>();
-  const auto row = outside.nonzero()[0][0].item<int64_t>();
-  throw DataError(fmt::format("row {} of {} has label {}, but the logits have {} classes", row, y.size(0),
-                              label, classes),
-                  label == kIgnoredToken
+  const auto found = first_outside(y, classes);
+  if (!found) return;
+  throw DataError(fmt::format("row {} of {} has label {}, but the logits have {} classes", found->place,
+                              y.size(0), found->label, classes),
+                  found->label == kIgnoredToken
                       ? "torch's ignore_index is not supported: leave rows without a class out of the data"
                       : "labels count from 0, and the last layer has one output per class");
 }
@@ -142,23 +155,20 @@ torch::Tensor absolute_errors(const torch::Tensor& output, const torch::Tensor& 
 
 // Throws DataError for a token on a CPU that is neither in the vocabulary nor ignored. length: of a row.
 void require_tokens(const torch::Tensor& tokens, int64_t length, int64_t vocabulary, int64_t ignored) {
-  if (!tokens.is_cpu()) return;
-  const auto outside = tokens.lt(0).logical_or(tokens.ge(vocabulary)).logical_and(tokens.ne(ignored));
-  if (!outside.any().item<bool>()) return;
-  const auto first = outside.to(torch::kUInt8).argmax().item<int64_t>();
-  throw DataError(fmt::format("row {} has token {}, but the logits have a vocabulary of {}", first / length,
-                              tokens[first].item<int64_t>(), vocabulary),
+  const auto found = first_outside(tokens, vocabulary, ignored);
+  if (!found) return;
+  throw DataError(fmt::format("row {} has token {}, but the logits have a vocabulary of {}",
+                              found->place / length, found->label, vocabulary),
                   fmt::format("tokens count from 0; {} is not counted", ignored));
 }
 
 // The weights are asked for before the loss looks at the labels.
 void require_weights(const torch::Tensor& labels, int64_t count) {
-  if (!labels.is_cpu()) return;
-  const auto outside = labels.lt(0).logical_or(labels.ge(count));
-  if (!outside.any().item<bool>()) return;
-  throw DataError(fmt::format("a row has label {}, but there are {} class weights",
-                              labels.masked_select(outside)[0].item<int64_t>(), count),
-                  "labels count from 0, and each class has a weight");
+  const auto found = first_outside(labels, count);
+  if (!found) return;
+  throw DataError(
+      fmt::format("row {} has label {}, but there are {} class weights", found->place, found->label, count),
+      "labels count from 0, and each class has a weight");
 }
 
 void check_options(const ClassificationOptions& options) {

@@ -30,25 +30,25 @@ bool is_eval_dropout(std::string_view name, const Node& node) {
   return name.find("dropout") != std::string_view::npos && drops(node, "p");
 }
 
-void count(const Graph& graph, EvalForms& forms) {
+void count(const Graph& graph, Program::EvalForm& form) {
   for (const auto& node : graph.nodes) {
     if (const auto name = torch_name(node.target)) {
-      forms.batch_norms += is_eval_norm(name->base, node) ? 1 : 0;
-      forms.dropouts += is_eval_dropout(name->base, node) ? 1 : 0;
+      form.batch_norms += is_eval_norm(name->base, node) ? 1 : 0;
+      form.dropouts += is_eval_dropout(name->base, node) ? 1 : 0;
     }
     for (const auto& argument : node.arguments) {
       const auto* body = std::get_if<std::shared_ptr<const Graph>>(&argument.value);
-      if (body && *body) count(**body, forms);
+      if (body && *body) count(**body, form);
     }
   }
 }
 
 }  // namespace
 
-EvalForms eval_forms_of(const Graph& graph) {
-  EvalForms forms;
-  count(graph, forms);
-  return forms;
+Program::EvalForm eval_form_of(const Graph& graph) {
+  Program::EvalForm form;
+  count(graph, form);
+  return form;
 }
 
 }  // namespace lockstep::program

@@ -134,9 +134,10 @@ std::string to_string(const Program::Rows& rows) {
 }
 
 Program::EvalForm Program::eval_form() const {
-  const auto [norms, dropouts] = program::eval_forms_of(parts_->file.graphs.at("model").graph);
+  auto form = program::eval_form_of(parts_->file.graphs.at("model").graph);
   const bool only = !parts_->own_evaluation && !parts_->training.resolved.depends_on_mode;
-  return {.batch_norms = norms, .dropouts = dropouts, .whole = only && norms + dropouts > 0};
+  form.whole = only && form.batch_norms + form.dropouts > 0;
+  return form;
 }
 
 Program::Rows Program::rows(bool training, bool whole_batch_norms) const {
