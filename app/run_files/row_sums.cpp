@@ -56,6 +56,10 @@ std::string headline_text(const RowSums& sums) {
   return fmt::format("{} {:.3f}", short_name(first.kind), sums.value(first));
 }
 
+bool counts_classes(std::span<const MetricKind> metrics) {
+  return !metrics.empty() && epoch_name(metrics.front()) == "accuracy";
+}
+
 std::optional<double> accuracy_of(const RowSums& sums) {
   if (sums.metrics.empty() || epoch_name(sums.metrics.front().kind) != "accuracy") return std::nullopt;
   return sums.value(sums.metrics.front());

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,9 @@ std::string short_name(const MetricKind& kind);
 
 // "acc 0.831", the first metric as the lines of epochs have it alone. Empty for a model without metrics.
 std::string headline_text(const RowSums& sums);
+
+// Returns true if the first metric is the accuracy of classes.
+bool counts_classes(std::span<const MetricKind> metrics);
 
 // The first metric, where it is the accuracy of classes: the curve, the best checkpoint and the closing line
 // are of it. Nothing for other models.

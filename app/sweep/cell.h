@@ -26,12 +26,16 @@ struct SweepCell {
 };
 
 struct CellFigures {
-  double accuracy = 0;  // on the test set after the last epoch
+  // On the test set after the last epoch; nothing for a loss that counts no classes.
+  std::optional<double> accuracy = {};
   double test_loss = 0;
   double train_loss = 0;  // of the last epoch
   double seconds_per_epoch = 0;
   double images_per_second = 0;
 };
+
+// Greater is better: the accuracy, or else less loss. In a sweep all cells have the same loss.
+inline double quality_of(const CellFigures& figures) { return figures.accuracy.value_or(-figures.test_loss); }
 
 struct CellResult {
   SweepCell cell;

@@ -20,14 +20,26 @@ using Chosen = std::function<bool(const SweepCell&)>;
 // Rates may be products such as 3 x .1. Six digits are enough.
 std::string rate_text(double lr) { return fmt::format("{:.6g}", lr); }
 
-double accuracy_of(const CellResult& result) { return result.figures->accuracy; }
+double quality_of(const CellResult& result) { return quality_of(*result.figures); }
 
-// The most accurate of the chosen results (the first of equals); null if all have diverged.
+// "test acc 0.8000", "test loss 0.0312"
+std::string quality_text(const CellResult& result) {
+  const auto& accuracy = result.figures->accuracy;
+  return accuracy ? fmt::format("test acc {:.4f}", *accuracy)
+                  : fmt::format("test loss {:.4g}", result.figures->test_loss);
+}
+
+// Below the best by this, a result may be as good.
+double margin_of(const CellResult& best, int64_t test_rows) {
+  return best.figures->accuracy ? accuracy_margin(*best.figures->accuracy, test_rows) : 0;
+}
+
+// The best of the chosen results (the first of equals); null if all have diverged.
 const CellResult* best_of(const Results& results, const Chosen& chosen) {
   const CellResult* best = nullptr;
   for (const auto& result : results) {
     if (!result.figures || !chosen(result.cell)) continue;
-    if (!best || accuracy_of(result) > accuracy_of(*best)) best = &result;
+    if (!best || quality_of(result) > quality_of(*best)) best = &result;
   }
   return best;
 }
@@ -54,21 +66,22 @@ std::optional<Finding> best_cell(const Results& results, int64_t test_rows, cons
   const auto* best = best_of(results, [](const auto&) { return true; });
   if (!best) return std::nullopt;
   const auto& cell = best->cell;
-  const double margin = accuracy_margin(accuracy_of(*best), test_rows);
+  const double margin = margin_of(*best, test_rows);
   const auto as_good = std::count_if(results.begin(), results.end(), [&](const auto& other) {
-    return &other != best && other.figures && accuracy_of(other) >= accuracy_of(*best) - margin;
+    return &other != best && other.figures && quality_of(other) >= quality_of(*best) - margin;
   });
-  const auto others = as_good == 0
-                          ? ""
-                          : fmt::format("; {} within {:.4f} of it, which {} test {}s do not tell apart",
-                                        as_good == 1 ? "one other is" : fmt::format("{} others are", as_good),
-                                        margin, with_commas(test_rows), row_noun);
+  const auto others =
+      as_good == 0 ? ""
+      : margin == 0
+          ? fmt::format("; {} as good", as_good == 1 ? "one other is" : fmt::format("{} others are", as_good))
+          : fmt::format("; {} within {:.4f} of it, which {} test {}s do not tell apart",
+                        as_good == 1 ? "one other is" : fmt::format("{} others are", as_good), margin,
+                        with_commas(test_rows), row_noun);
   auto values = json_of(*best);
   values["as_good"] = as_good;
-  return Finding{
-      fmt::format("best: test acc {:.4f} on {} at batch {}, lr {}, {}{}", accuracy_of(*best), cell.devices,
-                  cell.batch_size, rate_text(cell.lr), counted(cell.epochs, "epoch"), others),
-      values};
+  return Finding{fmt::format("best: {} on {} at batch {}, lr {}, {}{}", quality_text(*best), cell.devices,
+                             cell.batch_size, rate_text(cell.lr), counted(cell.epochs, "epoch"), others),
+                 values};
 }
 
 // The best learning rates of a device list: that of its most accurate cell, and those whose accuracy the test
@@ -83,12 +96,11 @@ BestRates best_rates_on(const std::string& list, const Results& results, int64_t
   BestRates found{.devices = list,
                   .best = best_of(results, [&](const auto& cell) { return cell.devices == list; })};
   if (!found.best) return found;
-  const double best = accuracy_of(*found.best);
-  const double least = best - accuracy_margin(best, test_rows);
+  const double least = quality_of(*found.best) - margin_of(*found.best, test_rows);
   for (const double given : given_rates(results)) {
     const auto* cell =
         best_of(results, [&](const auto& other) { return other.devices == list && other.given_lr == given; });
-    if (cell && accuracy_of(*cell) >= least) found.rates.push_back(cell->cell.lr);
+    if (cell && quality_of(*cell) >= least) found.rates.push_back(cell->cell.lr);
   }
   std::sort(found.rates.begin(), found.rates.end());
   return found;
@@ -123,18 +135,20 @@ std::string list_text(const BestRates& list) {
   for (const double lr : list.rates) rates.push_back(rate_text(lr));
   const auto& cell = list.best->cell;
   const bool scaled = cell.lr != cell.given_lr && rates.size() == 1;
-  return fmt::format("{}{} on {} (test acc {:.4f})", fmt::join(rates, " or "),
+  return fmt::format("{}{} on {} ({})", fmt::join(rates, " or "),
                      scaled ? fmt::format(" ({} x {})", cell.replicas, rate_text(cell.given_lr)) : "",
-                     list.devices, accuracy_of(*list.best));
+                     list.devices, quality_text(*list.best));
 }
 
 Json list_json(const BestRates& list) {
   if (!list.best) return {{"devices", list.devices}, {"lr", nullptr}, {"accuracy", nullptr}};
+  const auto& figures = *list.best->figures;
   return {{"devices", list.devices},
           {"replicas", list.best->cell.replicas},
           {"lr", list.best->cell.lr},
           {"as_good", list.rates},
-          {"accuracy", accuracy_of(*list.best)}};
+          {"accuracy", figures.accuracy ? Json(*figures.accuracy) : Json()},
+          {"test_loss", figures.test_loss}};
 }
 
 Finding best_rates(const std::vector<BestRates>& lists) {
@@ -190,14 +204,16 @@ std::optional<Finding> divergence(const Results& results) {
 
 }  // namespace
 
-std::vector<Column> sweep_columns(const std::vector<SweepCell>& cells, const std::string& row_noun) {
+std::vector<Column> sweep_columns(const std::vector<SweepCell>& cells, const std::string& row_noun,
+                                  bool accuracy) {
   size_t widest = 7;
   for (const auto& cell : cells) widest = std::max(widest, cell.devices.size());
   return {{.key = "devices", .title = "devices", .width = static_cast<int>(widest), .digits = kText},
           {.key = "batch_size", .title = "batch", .unit = row_noun + "s", .width = 8},
           {.key = "rate", .title = "lr", .width = 9},
           {.key = "epochs", .title = "epochs", .width = 6},
-          {.key = "accuracy", .title = "test acc", .width = 8, .digits = 4},
+          accuracy ? Column{.key = "accuracy", .title = "test acc", .width = 8, .digits = 4}
+                   : Column{.key = "test_loss", .title = "test loss", .width = 9, .digits = 4},
           {.key = "train_loss", .title = "train loss", .width = 10, .digits = 4},
           {.key = "seconds_per_epoch", .title = "epoch", .unit = "s", .width = 8, .digits = 2},
           {.key = "images_per_second", .title = "speed", .unit = row_noun + "s/s", .width = 9},
@@ -212,16 +228,22 @@ Json sweep_row(const CellResult& result, bool kept) {
   return row;
 }
 
-std::string accuracy_table(const Results& results) {
+std::string quality_table(const Results& results) {
   const auto lists = device_lists(results);
   const auto rates = given_rates(results);
   if (lists.size() < 2 || rates.size() < 2) return "";
   const bool scaled = std::any_of(results.begin(), results.end(),
                                   [](const auto& result) { return result.cell.lr != result.cell.given_lr; });
   std::vector<Column> columns{{.key = "lr", .title = "lr", .unit = scaled ? "of one" : "", .width = 9}};
+  const auto accuracy = std::ranges::any_of(
+      results, [](const auto& result) { return result.figures && result.figures->accuracy; });
   for (const auto& list : lists) {
     const auto width = std::max<int>(10, static_cast<int>(list.size()));
-    columns.push_back({.key = list, .title = list, .unit = "test acc", .width = width, .digits = 4});
+    columns.push_back({.key = list,
+                       .title = list,
+                       .unit = accuracy ? "test acc" : "test loss",
+                       .width = width,
+                       .digits = 4});
   }
   auto table = table_heading(columns) + "\n";
   for (const double lr : rates) {
@@ -229,7 +251,7 @@ std::string accuracy_table(const Results& results) {
     for (const auto& list : lists) {
       const auto* best =
           best_of(results, [&](const auto& cell) { return cell.devices == list && cell.given_lr == lr; });
-      row[list] = best ? Json(accuracy_of(*best)) : Json("diverged");
+      row[list] = best ? Json(best->figures->accuracy.value_or(best->figures->test_loss)) : Json("diverged");
     }
     table += table_line(columns, row) + "\n";
   }

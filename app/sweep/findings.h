@@ -10,18 +10,20 @@
 
 namespace lockstep {
 
-// The columns of a sweep's rows, wide enough for its cells.
-std::vector<Column> sweep_columns(const std::vector<SweepCell>& cells, const std::string& row_noun = "image");
+// The columns of a sweep's rows, wide enough for its cells. accuracy: its loss counts classes.
+std::vector<Column> sweep_columns(const std::vector<SweepCell>& cells, const std::string& row_noun = "image",
+                                  bool accuracy = true);
 
 // The values of a row. kept: whether the result is from an earlier run.
 Json sweep_row(const CellResult& result, bool kept);
 
-// A table of the test accuracy by given learning rate and device list, the best over the other axes. Empty
-// unless there are at least two of both.
-std::string accuracy_table(const std::vector<CellResult>& results);
+// A table of the test accuracy, or without one of the test loss, by given learning rate and device list, the
+// best over the other axes. Empty unless there are at least two of both.
+std::string quality_table(const std::vector<CellResult>& results);
 
 // Reports the best cell, how the best learning rate changes with the number of replicas, and what diverged.
-// Accuracies that `test_rows` test rows cannot tell apart count as equal. results: at least one.
+// Accuracies that `test_rows` test rows cannot tell apart count as equal; losses only if they are. results:
+// at least one.
 std::vector<Finding> findings_of(const std::vector<CellResult>& results, int64_t test_rows,
                                  const std::string& row_noun = "image");
 

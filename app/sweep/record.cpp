@@ -25,7 +25,6 @@ constexpr int kSweepVersion = 1;
 
 // The figures of a cell, in the order of the file.
 constexpr std::pair<const char*, double CellFigures::*> kFigures[] = {
-    {"accuracy", &CellFigures::accuracy},
     {"test_loss", &CellFigures::test_loss},
     {"train_loss", &CellFigures::train_loss},
     {"seconds_per_epoch", &CellFigures::seconds_per_epoch},
@@ -71,9 +70,11 @@ CellResult result_of(const Json& json) {
   if (json.at("diverged").get<bool>()) return result;
   auto& figures = result.figures.emplace();
   for (const auto& [key, member] : kFigures) json.at(key).get_to(figures.*member);
-  const double accuracy = figures.accuracy;  // accuracy_margin() needs 0 to 1
-  if (!(accuracy >= 0 && accuracy <= 1)) {
-    throw JsonError(fmt::format("its \"accuracy\" is {}, not from 0 to 1", json.at("accuracy").dump()));
+  const auto& accuracy = json.at("accuracy");
+  if (accuracy.is_null()) return result;
+  figures.accuracy = accuracy.get<double>();
+  if (!(*figures.accuracy >= 0 && *figures.accuracy <= 1)) {  // accuracy_margin() needs it
+    throw JsonError(fmt::format("its \"accuracy\" is {}, not from 0 to 1", accuracy.dump()));
   }
   return result;
 }
@@ -121,6 +122,13 @@ SweepFile parse_sweep(const std::string& path, const std::string& text) {
   } catch (const JsonError& error) {
     damaged(path, fmt::format("cell {}: {}", results.size() + 1, error.what()));
   }
+  const auto with_accuracy = std::ranges::count_if(
+      results, [](const auto& result) { return result.figures && result.figures->accuracy; });
+  const auto with_figures =
+      std::ranges::count_if(results, [](const auto& result) { return result.figures.has_value(); });
+  if (with_accuracy != 0 && with_accuracy != with_figures) {
+    damaged(path, fmt::format("{} of {} cells have an accuracy", with_accuracy, with_figures));
+  }
   return file;
 }
 
@@ -132,6 +140,8 @@ Json json_of(const CellResult& result) {
             {"batch_size", cell.batch_size},
             {"lr", cell.lr},
             {"epochs", cell.epochs}};
+  const auto& figures = result.figures;
+  json["accuracy"] = figures && figures->accuracy ? Json(*figures->accuracy) : Json();
   for (const auto& [key, member] : kFigures) {
     json[key] = result.figures ? Json(*result.figures.*member) : Json();
   }

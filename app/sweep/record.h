@@ -5,9 +5,10 @@
 //               "train_loss", "seconds_per_epoch", "images_per_second", "diverged"}],
 //    "findings": [{"sentence", "values"}], "resumed": [{"command", "environment", "kept"}]}
 //
-// Figures of a cell that diverged are null. "command" and "environment" are of the first run; "resumed" has
-// those of each later run, and how many cells the file held then. "complete" (whether all cells of the grid
-// are there) and "findings" are of the last run.
+// Figures of a cell that diverged are null, and so is the accuracy where the loss counts no classes.
+// "command" and "environment" are of the first run; "resumed" has those of each later run, and how many cells
+// the file held then. "complete" (whether all cells of the grid are there) and "findings" are of the last
+// run.
 #pragma once
 
 #include <optional>

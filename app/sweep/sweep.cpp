@@ -15,6 +15,7 @@
 #include <lockstep/app/machine/environment.h>
 #include <lockstep/app/processes/one_process.h>
 #include <lockstep/app/report/bench_options.h>
+#include <lockstep/app/run_files/row_sums.h>
 #include <lockstep/app/sweep/findings.h>
 #include <lockstep/app/sweep/grid.h>
 #include <lockstep/app/sweep/record.h>
@@ -122,7 +123,7 @@ void warn_of_cells(const std::vector<PlannedCell>& cells) {
 }
 
 void print_preamble(const SweepOptions& options, const TrainPlan& plan, const SweepRecord& record,
-                    const std::vector<SweepCell>& grid) {
+                    const std::vector<SweepCell>& grid, const std::vector<Column>& columns) {
   const auto kept = static_cast<size_t>(
       std::ranges::count_if(grid, [&](const auto& cell) { return record.find(cell) != nullptr; }));
   auto text = environment_text();
@@ -140,14 +141,14 @@ void print_preamble(const SweepOptions& options, const TrainPlan& plan, const Sw
     line("resumed", fmt::format("{} holds {} of them{}", *options.resume, kept,
                                 others ? fmt::format(", and {} more", others) : ""));
   }
-  write_stdout(text + fmt::format("#\n{}\n", table_heading(sweep_columns(grid, plan.data.set.row_noun))));
+  write_stdout(text + fmt::format("#\n{}\n", table_heading(columns)));
 }
 
 // Trains the cell. As in benchmarks, images of steps that were skipped in fp16 do not count in its speed.
 void train_cell(const PlannedCell& planned, CellResult& result) {
   try {
     const auto run = run_silently(planned.plan, planned.options);
-    result.figures = CellFigures{.accuracy = run.test_accuracy.value(),
+    result.figures = CellFigures{.accuracy = run.test_accuracy,
                                  .test_loss = run.test_loss,
                                  .train_loss = run.train_loss,
                                  .seconds_per_epoch = run.seconds_per_epoch,
@@ -206,7 +207,7 @@ NumericError divergence_of(const std::vector<CellResult>& results) {
 }
 
 void print_end(const std::vector<CellResult>& results, const std::vector<Finding>& findings) {
-  if (const auto table = accuracy_table(results); !table.empty()) write_stdout("#\n" + table);
+  if (const auto table = quality_table(results); !table.empty()) write_stdout("#\n" + table);
   std::string text;
   for (const auto& finding : findings) text += fmt::format("# {}\n", finding.sentence);
   write_stdout(text + fmt::format("# sweep: {}\n", counted(static_cast<int64_t>(results.size()), "cell")));
@@ -230,14 +231,6 @@ void setup_sweep(CLI::App& app) {
   });
 }
 
-// A sweep's tables and findings are of accuracies.
-void check_compares(const TrainFlags& train) {
-  const auto loss = train.loss.value_or(LossChoice());
-  if (loss.loss == ProgramLoss::kClassification) return;
-  throw UsageError(fmt::format("a sweep compares test accuracies, and --loss {} has none", loss_text(loss)),
-                   "train the cells one by one: lockstep train --metrics FILE keeps their losses");
-}
-
 void run_sweep(const SweepOptions& options) {
   const InterruptGuard interrupt("the current step");
   check_files(options);
@@ -246,7 +239,6 @@ void run_sweep(const SweepOptions& options) {
     const auto train = train_options(options, cell);
     check_combinations(train, recipe_of(train));
     check_train_values(train);
-    check_compares(train);
   }
   auto record = open_record(options);
   const auto cells = plan_cells(options, grid);
@@ -258,9 +250,10 @@ void run_sweep(const SweepOptions& options) {
         *options.resume, *other));
   }
   warn_of_cells(cells);
-  print_preamble(options, first, record, grid);
   const auto& noun = first.data.set.row_noun;
-  const auto results = run_cells(options, cells, sweep_columns(grid, noun), record, interrupt);
+  const auto columns = sweep_columns(grid, noun, counts_classes(first.metrics));
+  print_preamble(options, first, record, grid, columns);
+  const auto results = run_cells(options, cells, columns, record, interrupt);
   const auto findings = findings_of(results, first.data.set.test.rows, noun);
   record.finish(findings);
   print_end(results, findings);

@@ -34,7 +34,7 @@ void print(const std::vector<CellResult>& results) {
   const auto columns = sweep_columns(cells);
   auto text = table_heading(columns);
   for (const auto& result : results) text += table_line(columns, sweep_row(result, /*kept=*/true));
-  text += accuracy_table(results);
+  text += quality_table(results);
   for (const auto& finding : findings_of(results, 10'000)) text += finding.sentence + finding.values.dump();
   require(!text.empty(), "something is printed");
 }

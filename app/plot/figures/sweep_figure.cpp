@@ -41,32 +41,44 @@ struct Diverged {
   }
 };
 
+// Sweeps whose loss counts no classes have no accuracy: they are drawn by their loss, where all are such.
+bool has_accuracy(std::span<const Source> sweeps) {
+  return std::ranges::any_of(sweeps, [](const Source& source) {
+    const auto& cells = source.json.at("cells");
+    return std::any_of(cells.begin(), cells.end(),
+                       [](const Json& cell) { return number_at(cell, "accuracy").has_value(); });
+  });
+}
+
 }  // namespace
 
 Figure sweep_figure(std::span<const Source> sweeps) {
   Lines lines;
   Diverged diverged;
+  const bool accuracy = has_accuracy(sweeps);
+  const std::string what = accuracy ? "accuracy" : "loss";
   for (const auto& source : sweeps) {
     const auto before = lines.xs().size();
     for (const auto& cell : source.json.at("cells")) {
       diverged.add(cell);
       const auto lr = number_at(cell, "lr");
-      const auto accuracy = number_at(cell, "accuracy");
-      if (!lr || !accuracy || *lr <= 0) continue;
+      const auto value = number_at(cell, accuracy ? "accuracy" : "test_loss");
+      if (!lr || !value || *lr <= 0) continue;
       lines.add({source.name, cell.value("devices", ""), part(cell, "batch_size", "batch {:g}"),
                  part(cell, "epochs", "{:g} epochs")},
-                {*lr, *accuracy});
+                {*lr, *value});
     }
     if (lines.xs().size() > before) continue;
     const auto why = diverged.text();
-    nothing_to_draw(source, "cell with an accuracy" + (why.empty() ? "" : fmt::format(" ({})", why)));
+    nothing_to_draw(source,
+                    "cell with an accuracy or a loss" + (why.empty() ? "" : fmt::format(" ({})", why)));
   }
   lines.sort_by_x();
   Panel panel{.height = 400};
   panel.x = decade_axis("learning rate", lines.xs());
-  panel.y = linear_axis("test accuracy (share of the images)", lines.ys());
-  Figure figure{.title = "Test accuracy against learning rate", .panels = {panel}};
-  add_lines(figure, lines, "test accuracy against learning rate");
+  panel.y = linear_axis(accuracy ? "test accuracy (share of the images)" : "test loss", lines.ys());
+  Figure figure{.title = fmt::format("Test {} against learning rate", what), .panels = {panel}};
+  add_lines(figure, lines, fmt::format("test {} against learning rate", what));
   if (const auto note = diverged.text(); !note.empty()) {
     figure.subtitle = note + (figure.subtitle.empty() ? "" : "; " + figure.subtitle);
     figure.summary += "; " + note;

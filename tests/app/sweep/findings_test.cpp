@@ -115,19 +115,40 @@ TEST_CASE("diverged cells are counted, with their smallest rate") {
   CHECK_THAT(text_of({result("cpu", 1, .1, .8)}), !ContainsSubstring("diverged"));
 }
 
+TEST_CASE("without accuracies the least loss is the best, and only equal losses are as good") {
+  const auto with_loss = [](const char* devices, int replicas, double lr, double loss) {
+    auto made = result(devices, replicas, lr, 0);
+    made.figures = CellFigures{.test_loss = loss};
+    return made;
+  };
+  const std::vector<CellResult> results = {with_loss("cpu", 1, .1, .5), with_loss("cpu", 1, .2, .25),
+                                           with_loss("cpu", 1, .4, 2), with_loss("cpux2", 2, .1, -.125),
+                                           with_loss("cpux2", 2, .4, -.125)};
+  const auto text = text_of(results);
+  CHECK_THAT(text, ContainsSubstring("best: test loss -0.125 on cpux2 at batch 256, lr 0.1, 3 epochs; one "
+                                     "other is as good\n"));
+  CHECK_THAT(text, ContainsSubstring("0.2 on cpu (test loss 0.25), 0.1 or 0.4 on cpux2 (test loss -0.125)"));
+  CHECK(quality_table(results) ==
+        "#        lr          cpu        cpux2\n"
+        "#            (test loss)  (test loss)\n"
+        "        0.1       0.5000      -0.1250\n"
+        "        0.2       0.2500     diverged\n"
+        "        0.4       2.0000      -0.1250\n");
+  CHECK(sweep_row(results[0], false).at("accuracy").is_null());
+}
+
 TEST_CASE("the table has the best accuracy of each rate on each list, if there are several of both") {
   auto longer = result("cpux2", 2, .2, .625);
   longer.cell.epochs = 5;
-  const auto table =
-      accuracy_table({result("cpu", 1, .1, .25), result("cpu", 1, .2, .5), result("cpux2", 2, .1, kDiverged),
-                      result("cpux2", 2, .2, .375), longer});
+  const auto table = quality_table({result("cpu", 1, .1, .25), result("cpu", 1, .2, .5),
+                                    result("cpux2", 2, .1, kDiverged), result("cpux2", 2, .2, .375), longer});
   CHECK(table ==
         "#        lr         cpu       cpux2\n"
         "#            (test acc)  (test acc)\n"
         "        0.1      0.2500    diverged\n"
         "        0.2      0.5000      0.6250\n");
-  CHECK(accuracy_table({result("cpu", 1, .1, .25), result("cpu", 1, .2, .5)}).empty());
-  CHECK(accuracy_table({result("cpu", 1, .1, .25), result("cpux2", 2, .1, .5)}).empty());
+  CHECK(quality_table({result("cpu", 1, .1, .25), result("cpu", 1, .2, .5)}).empty());
+  CHECK(quality_table({result("cpu", 1, .1, .25), result("cpux2", 2, .1, .5)}).empty());
 }
 
 TEST_CASE("accuracies that the test images cannot tell apart count as equal") {

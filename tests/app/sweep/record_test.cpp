@@ -45,6 +45,9 @@ TEST_CASE("a sweep's file that is damaged, or of another format, is refused with
   const std::string deep = std::string(300'000, '[') + std::string(300'000, ']');
   auto without = sweep_document();
   without.erase("settings");
+  auto mixed = sweep_document();
+  mixed["cells"].push_back(mixed["cells"][0]);
+  mixed["cells"][1]["accuracy"] = nullptr;
   const std::vector<std::pair<std::string, std::vector<std::string>>> cases = {
       {sweep_refusal("{\"format\": "), {"damaged", "not JSON"}},
       {sweep_refusal("[1]"), {"damaged"}},
@@ -55,7 +58,8 @@ TEST_CASE("a sweep's file that is damaged, or of another format, is refused with
       {sweep_refusal("/version", 2), {"version 2", "version 1"}},
       {sweep_refusal("/cells", 3), {"damaged"}},
       {sweep_refusal("/cells/0/lr", "fast"), {"damaged", "cell 1"}},
-      {sweep_refusal("/cells/0/accuracy", nullptr), {"damaged", "cell 1"}}};
+      {sweep_refusal("/cells/0/test_loss", nullptr), {"damaged", "cell 1"}},
+      {sweep_refusal(mixed.dump()), {"damaged", "1 of 2 cells have an accuracy"}}};
   for (const auto& [refusal, says] : cases) {
     for (const auto& part : says) CHECK_THAT(refusal, ContainsSubstring(part));
   }

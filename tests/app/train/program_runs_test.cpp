@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <ranges>
 #include <string>
@@ -238,6 +239,23 @@ TEST_CASE("the weights of a run are exported into a program and as a state_dict;
   CHECK_THAT(refusal(program(Words{"eval", "--weights", weights} + Words{"--data", data}), 4),
              ContainsSubstring("--program"));
   CHECK_THAT(refusal(program({"checkpoint", "export", run_folder, trained}), 7), ContainsSubstring(trained));
+}
+
+TEST_CASE("a sweep of a regression compares the test losses that its trainings have") {
+  const TempFolder folder;
+  const auto data = write_program_data(folder / "d.safetensors", fixture_json("mlp"), 16, 8);
+  const Words words = {
+      "--program", fixture("mlp.pt2"), "--loss", "mse",       "--data", data,        "--batch-size",
+      "8",         "--epochs",         "2",      "--devices", "cpu",    "--threads", "1"};
+  const auto file = (folder / "s.json").string(), metrics = (folder / "m.jsonl").string();
+  const auto out = run(Words{"sweep"} + words + Words{"--lr", ".01,.05", "--json", file});
+  CHECK_THAT(out, ContainsSubstring(" test loss ") && ContainsSubstring("# best: test loss 0."));
+  run(Words{"train"} + words + Words{"--lr", ".05", "--metrics", metrics});
+  std::ifstream in(file);
+  const auto cells = nlohmann::json::parse(in).at("cells");
+  CHECK(cells.at(1).at("test_loss") == metrics_in(metrics).back().at("test_loss"));
+  CHECK(cells[0].at("test_loss") != cells[1].at("test_loss"));
+  CHECK(cells[1].at("accuracy").is_null());
 }
 
 TEST_CASE("program show tells what a program takes, and what a run would refuse") {

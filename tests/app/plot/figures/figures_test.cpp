@@ -270,6 +270,15 @@ TEST_CASE("sweep: accuracy against learning rate, one line per devices, batch an
   CHECK(legend_of(figure) == Texts{"[cpu], batch 256", "[cpu, cpu], batch 512"});
 }
 
+TEST_CASE("sweep: the test loss where no cell has an accuracy") {
+  const auto figure =
+      figure_from({{"sweep.json", sweep(R"({"devices":"cpu","lr":0.2,"accuracy":null,"test_loss":0.25},
+    {"devices":"cpu","lr":0.1,"accuracy":null,"test_loss":0.5})")}});
+  check_points(figure.panels.at(0).series.at(0), {{.1, .5}, {.2, .25}});
+  CHECK(figure.title == "Test loss against learning rate");
+  CHECK(figure.panels[0].y.label == "test loss");
+}
+
 TEST_CASE("several benchmarks of one kind share a picture and are named by file") {
   const auto text = [](const std::string& busbw) {
     return bench("allreduce",

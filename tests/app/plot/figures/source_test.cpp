@@ -83,7 +83,7 @@ TEST_CASE("sound files without anything to draw are refused") {
   check_data_error(bench("scaling", R"("tables":[)" + table("scaling", "") + "]"), "no measured speed-up");
   check_data_error(bench("overlap", R"("tables":[])"), "no timeline");
   check_data_error(bench("overlap", R"("tables":[],"timeline":[])"), "no timeline");
-  check_data_error(sweep(""), "no cell with an accuracy");
+  check_data_error(sweep(""), "no cell with an accuracy or a loss");
 }
 
 TEST_CASE("values of the wrong type are refused") {
