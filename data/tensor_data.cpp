@@ -242,7 +242,7 @@ int64_t row_of(int64_t number, const torch::Tensor& tensor) {
   return number * tensor.size(0) / tensor.numel();
 }
 
-// As TrainingData::outside.
+// As RowFaults::outside.
 std::string outside_in(const torch::Tensor& target, const std::string& name, int64_t classes,
                        std::optional<int64_t> ignored) {
   const auto all = target.flatten();
@@ -267,18 +267,24 @@ std::string not_finite_in(const torch::Tensor& values, const std::string& name) 
   return fmt::format("{} has {} in row {}", name, all[*first].item<double>(), row_of(*first, values));
 }
 
-std::string not_finite_in(const Parts& parts) {
-  for (const auto& part : parts) {
-    for (const auto& [name, tensor] : part.tensors) {
-      if (auto found = not_finite_in(tensor, part.full(name)); !found.empty()) return found;
-    }
-  }
-  return "";
-}
-
 bool has_one_integer_target(const BatchSpec& spec) {
   return std::ranges::count(spec, Role::kTarget, &TensorSpec::role) == 1 &&
          at::isIntegralType(spec.back().dtype, /*includeBool=*/false);
+}
+
+// part: "train" or "test"
+RowFaults faults_in(const Batch& rows, const char* part) {
+  RowFaults faults;
+  const auto full = [&](const TensorSpec& spec) { return fmt::format("{}.{}", part, spec.name); };
+  for (size_t i = 0; i < rows.size() && faults.not_finite.empty(); ++i) {
+    faults.not_finite = not_finite_in(rows[i], full(rows.spec()[i]));
+  }
+  if (!has_one_integer_target(rows.spec())) return faults;
+  faults.outside = [target = rows.target(), name = full(rows.spec().back())](int64_t classes,
+                                                                             std::optional<int64_t> ignored) {
+    return outside_in(target, name, classes, ignored);
+  };
+  return faults;
 }
 
 Classes classes_of(const TensorData& data) {
@@ -317,7 +323,16 @@ TensorData load_tensor_data(const fs::path& path, std::span<const std::string> t
   auto classes = classes_of(data);
   data.classes = classes.count;
   data.no_classes = std::move(classes.why_none);
-  data.not_finite = not_finite_in(parts);
+  return data;
+}
+
+TensorData first_rows(TensorData data, int64_t train, int64_t test) {
+  data.train = data.train.narrow(0, train);
+  data.test = data.test.narrow(0, test);
+  if (data.classes) return data;
+  auto classes = classes_of(data);
+  data.classes = classes.count;
+  data.no_classes = std::move(classes.why_none);
   return data;
 }
 
@@ -327,22 +342,12 @@ TrainingData as_training_data(const TensorData& data) {
   if (data.classes) {
     content.push_back(fmt::format("{} class{}", with_commas(*data.classes), *data.classes == 1 ? "" : "es"));
   }
-  std::function<std::string(int64_t, std::optional<int64_t>)> outside;
-  if (has_one_integer_target(data.train.spec())) {
-    const auto name = data.train.spec().back().name;
-    outside = [=, train = data.train.target(), test = data.test.target()](int64_t classes,
-                                                                          std::optional<int64_t> ignored) {
-      auto found = outside_in(train, fmt::format("{}.{}", kTrainPart, name), classes, ignored);
-      return found.empty() ? outside_in(test, fmt::format("{}.{}", kTestPart, name), classes, ignored)
-                           : found;
-    };
-  }
   return {.name = data.name,
           .spec = data.train.spec(),
           .classes = data.classes,
           .no_classes = data.no_classes,
-          .outside = std::move(outside),
-          .not_finite = data.not_finite,
+          .train_faults = faults_in(data.train, kTrainPart),
+          .test_faults = faults_in(data.test, kTestPart),
           .content = fmt::format("{}", fmt::join(content, ", ")),
           .train = rows_of(data.train),
           .test = rows_of(data.test)};

@@ -23,9 +23,11 @@ struct TensorData {
   // As those of TrainingData: all integers from 0 to the largest label of `train` and of `test`.
   std::optional<int64_t> classes = {};
   std::string no_classes = {};
-  // The first number of a tensor of floats that is NaN or infinite: "train.X has nan in row 3". Empty: none.
-  std::string not_finite = {};
 };
+
+// Returns the first rows of each, whose memory it shares. They have as many classes as all rows, and where
+// these have none, those that they have themselves. Throws c10::Error for more rows than there are.
+TensorData first_rows(TensorData data, int64_t train, int64_t test);
 
 // Reads tensors train.NAME and test.NAME, in the dtypes that they have; the first dimension counts rows.
 // Tensors named in `targets`, without "train." and "test.", are targets, all others inputs. No names: y is
@@ -39,7 +41,7 @@ struct TensorData {
 TensorData load_tensor_data(const std::filesystem::path& path, std::span<const std::string> targets = {},
                             const std::function<void(int64_t bytes)>& before_values = {});
 
-// Returns these rows, whose memory it shares, as training sees them.
+// Returns these rows, whose memory it shares, as training sees them. Looks at each number of floats.
 TrainingData as_training_data(const TensorData& data);
 
 }  // namespace lockstep

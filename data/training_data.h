@@ -25,6 +25,16 @@ struct DataRows {
   std::function<std::vector<int64_t>()> labels = {};
 };
 
+// What a loss may refuse, or answer with NaN.
+struct RowFaults {
+  // Returns the first integer of the one target that is neither a class, 0 .. classes - 1, nor `ignored`,
+  // such as "train.y has 7 in row 12"; empty: there is none. Null for data whose targets were never looked
+  // at.
+  std::function<std::string(int64_t classes, std::optional<int64_t> ignored)> outside = {};
+  // The first number of a tensor of floats that is NaN or infinite: "train.X has nan in row 3". Empty: none.
+  std::string not_finite = {};
+};
+
 struct TrainingData {
   std::string name = {};
   BatchSpec spec = {};  // of the sources of train and of test: inputs, then targets
@@ -32,11 +42,7 @@ struct TrainingData {
   std::optional<int64_t> classes = {};
   std::vector<std::string> class_names = {};  // of the first classes; those without one have their numbers
   std::string no_classes = {};                // why there are none, such as "y is Float [n]"
-  // Returns the first integer of the one target that is neither a class, 0 .. classes - 1, nor `ignored`,
-  // such as "train.y has 7 in row 12"; empty: there is none. Null for data whose targets were never looked
-  // at.
-  std::function<std::string(int64_t classes, std::optional<int64_t> ignored)> outside = {};
-  std::string not_finite = {};   // of TensorData
+  RowFaults train_faults = {}, test_faults = {};
   std::string row_noun = "row";  // what messages call a row; its plural ends with s
   std::string content = {};      // the tensors as the files have them, for messages; empty: row_noun says it
   DataRows train = {}, test = {};

@@ -29,6 +29,7 @@
 #include <lockstep/app/train/plan/dataset.h>
 #include <lockstep/app/train/plan/notices.h>
 #include <lockstep/app/train/plan/program.h>
+#include <lockstep/app/train/plan/program_labels.h>
 #include <lockstep/app/train/progress/evaluation_notice.h>
 #include <lockstep/app/train/settings/settings.h>
 #include <lockstep/data/data_folder.h>
@@ -50,6 +51,7 @@ ModelFactory factory_of(const NamedWeights& named, const LoadedData& data, Preci
   if (const auto& program = named.program.program) {
     check_has_evaluation(*program);
     check_batch(*program, data.set.spec, named.program.loss.loss == ProgramLoss::kOwn);
+    check_labels(*program, named.program.loss, data.set, /*test_only=*/true);
     check_evaluation_rows(*program, data.set.test.rows);
     return program_model(program, named.program.loss, named.loss);
   }
@@ -232,6 +234,7 @@ void run_eval(const EvalOptions& options) {
   const bool other_pixels = options.data.image_size && data.kind != to_string(DataKind::kImageFolder);
   if (!options.data.path && !options.seed && !other_pixels) warn_of_other_images(trained_on, data);
   warn_of_threads(options.threads, devices);
+  if (const auto notice = not_finite_notice(data.set.test_faults)) warn(*notice);
   give_as_taken(data, named);
   if (options.confusion) check_confusion(named, data.set);
   const auto models = models_for(named, data, precision, devices);
@@ -245,8 +248,11 @@ void run_eval(const EvalOptions& options) {
   const auto result =
       evaluate(models, sources, precision, workers, *communicator, EvaluationNotice(data.set.row_noun));
   if (!std::isfinite(result.loss)) {
+    const auto& odd = data.set.test_faults.not_finite;
     throw NumericError(fmt::format("the test loss of the weights in {} is not finite", path),
-                       "the file holds numbers that are NaN, infinite, or too large to compute with");
+                       odd.empty()
+                           ? "the file holds numbers that are NaN, infinite, or too large to compute with"
+                           : fmt::format("{}: leave such rows out of the data, or replace the number", odd));
   }
   const double seconds = watch.lap();
   std::optional<Confusion> confusion;

@@ -242,7 +242,7 @@ RowSums TrainLoop::evaluate(const char* test_set) {
   });
   if (!std::isfinite(test.loss)) {  // no step has used the weights after the last step
     throw LossError(fmt::format("the {} loss after epoch {} was not finite", test_set, position_.epoch),
-                    diverged_hint(plan_), steps_done_);
+                    diverged_hint(plan_, /*in_evaluation=*/true), steps_done_);
   }
   if (!agreement_.single_process()) stop_if_asked(agreement_.agree_now(own_news()), where);
   return test;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -331,14 +332,34 @@ TEST_CASE("classes reach to the largest label of both sets, or the data say why 
 TEST_CASE("the first rows of a file keep its classes, and messages show its tensors") {
   const TempFolder folder;
   write_tensors(folder / "set.safetensors", small_tensors());
-  auto data = load_tensor_data(folder / "set.safetensors");
-  data.train = data.train.narrow(0, 1);
-  data.test = data.test.narrow(0, 1);
-  const auto first = as_training_data(data);
+  const auto first = as_training_data(first_rows(load_tensor_data(folder / "set.safetensors"), 1, 1));
   CHECK(first.train.rows == 1);
   CHECK(class_count(first) == 3);
   CHECK(first.content == "X Float [n, 3], target y Long [n], 3 classes");
   CHECK(first.row_noun == "row");
+}
+
+TEST_CASE("what is wrong in rows behind the first ones is not looked at") {
+  const TempFolder folder;
+  const auto path = folder / "set.safetensors";
+  auto X = ones({4, 3});
+  X[3][1] = std::numeric_limits<float>::quiet_NaN();
+  write_tensors(path, {{"train.X", X},
+                       {"train.y", tensor({0, 2, -1, 1}, torch::kInt64)},
+                       {"test.X", ones({2, 3})},
+                       {"test.y", tensor({0, 7}, torch::kInt64)}});
+  const auto data = load_tensor_data(path);
+  const auto all = as_training_data(data), first = as_training_data(first_rows(data, 2, 1));
+  CHECK(all.train_faults.not_finite == "train.X has nan in row 3");
+  CHECK(all.test_faults.not_finite.empty());
+  CHECK(all.train_faults.outside(5, {}) == "train.y has -1 in row 2");
+  CHECK(all.train_faults.outside(5, -1).empty());
+  CHECK(all.test_faults.outside(5, {}) == "test.y has 7 in row 1");
+  CHECK(all.no_classes == "train.y has -1 in row 2");
+  CHECK(first.train_faults.not_finite.empty());
+  CHECK(first.train_faults.outside(5, {}).empty());
+  CHECK(first.test_faults.outside(5, {}).empty());
+  CHECK(class_count(first) == 3);
 }
 
 TEST_CASE("pixels of bytes become floats, with the bits that resident images have; other types stay") {

@@ -105,9 +105,9 @@ LoadedData load_file(const std::string& file, const DataFlags& flags, std::span<
   });
   const auto all_test_rows = data.test.rows();
   const auto [train, test] = used_rows(flags, data.train.rows(), all_test_rows, "row");
-  data.train = data.train.narrow(0, train);
-  data.test = data.test.narrow(0, test);
-  return {.set = as_training_data(data), .origin = file, .all_test_rows = all_test_rows};
+  return {.set = as_training_data(first_rows(std::move(data), train, test)),
+          .origin = file,
+          .all_test_rows = all_test_rows};
 }
 
 // How the images of a folder are decoded, and where they are.

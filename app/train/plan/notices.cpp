@@ -96,10 +96,19 @@ std::vector<std::string> task_notices(const TrainPlan& plan) {
   if (plan.start && plan.facts) {
     if (auto notice = pixels_notice(*plan.start, *plan.facts)) notices.push_back(std::move(*notice));
   }
-  if (const auto& found = plan.data.set.not_finite; !found.empty()) {
-    notices.push_back(fmt::format("{}: the loss of such a row may be NaN or infinite", found));
+  const auto& set = plan.data.set;
+  for (const auto* faults : {&set.train_faults, &set.test_faults}) {
+    auto notice = not_finite_notice(*faults);
+    if (!notice) continue;
+    notices.push_back(std::move(*notice));
+    break;
   }
   return notices;
+}
+
+std::optional<std::string> not_finite_notice(const RowFaults& faults) {
+  if (faults.not_finite.empty()) return std::nullopt;
+  return fmt::format("{}: the loss of such a row may be NaN or infinite", faults.not_finite);
 }
 
 std::vector<std::string> machine_notices(const TrainPlan& plan) {

@@ -34,6 +34,9 @@ std::vector<std::string> batch_notices(const TrainPlan& plan);
 // eval(), numbers of the data that are not finite.
 std::vector<std::string> task_notices(const TrainPlan& plan);
 
+// A number of these rows that is not finite.
+std::optional<std::string> not_finite_notice(const RowFaults& faults);
+
 // Warnings about this machine: too many or too few threads, slow bf16 or fp16, GPUs that cannot read each
 // other's memory.
 std::vector<std::string> machine_notices(const TrainPlan& plan);

@@ -4,13 +4,17 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <span>
 #include <system_error>
+#include <tuple>
 #include <utility>
 
+#include <lockstep/app/train/plan/program_labels.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/gradients/micro_shards.h>
 #include <lockstep/parallel/split_batch.h>
@@ -25,24 +29,6 @@ namespace {
 
 constexpr size_t kShownOperations = 4;
 
-// Null for a program that does not say.
-const Program::Tensor* output_of(const Program& program, const LossChoice& choice) {
-  const auto& outputs = program.outputs();
-  const auto found = choice.output.empty()
-                         ? outputs.begin()
-                         : std::ranges::find(outputs, choice.output, &Program::Tensor::name);
-  return found == outputs.end() ? nullptr : &*found;
-}
-
-// The logits of a row, where it has one fixed number of them.
-std::optional<int64_t> classes_of(const Program& program, const LossChoice& choice) {
-  const auto* output = output_of(program, choice);
-  if (choice.loss != ProgramLoss::kClassification || !output || output->sizes.size() != 2)
-    return std::nullopt;
-  const auto classes = output->sizes.back();
-  return classes > 0 ? std::optional(classes) : std::nullopt;
-}
-
 OutputLoss output_loss(const Program& program, const LossChoice& choice, ClassificationOptions classes) {
   switch (choice.loss) {
     case ProgramLoss::kMse:
@@ -52,7 +38,7 @@ OutputLoss output_loss(const Program& program, const LossChoice& choice, Classif
     case ProgramLoss::kCrossEntropy:
       return token_cross_entropy();
     default:
-      classes.classes = classes_of(program, choice);
+      classes.classes = logits_of(program, choice);
       return classification(classes);
   }
 }
@@ -132,58 +118,30 @@ void check_range(const Program& program, const Given& given, const Program::Rows
   }
 }
 
-// The number of classes that the chosen loss takes, where it takes classes and the program says how many; and
-// the class that does not count.
-struct Labels {
-  int64_t classes = 0;
-  std::optional<int64_t> ignored = {};
-  const char* hint = "";
+// The program that was read last. A run that goes on asks for it before it has a plan, and a sweep in each
+// cell.
+class KeptProgram {
+ public:
+  std::shared_ptr<const Program> read(const std::string& path) {
+    std::error_code no_path, no_size, no_time;
+    const State state{std::filesystem::absolute(path, no_path), std::filesystem::file_size(path, no_size),
+                      std::filesystem::last_write_time(path, no_time)};
+    if (no_path || no_size || no_time) return read_program(path);  // which says why
+    const std::lock_guard lock(mutex_);
+    if (!program_ || state != state_) {
+      program_ = read_program(path);
+      state_ = state;
+    }
+    return program_;
+  }
+
+ private:
+  using State = std::tuple<std::filesystem::path, std::uintmax_t, std::filesystem::file_time_type>;
+
+  std::mutex mutex_;
+  State state_;
+  std::shared_ptr<const Program> program_;
 };
-
-std::optional<Labels> labels_of(const Program& program, const LossChoice& choice) {
-  if (const auto classes = classes_of(program, choice)) {
-    return Labels{*classes,
-                  {},
-                  "classes count from 0: number them anew, or name another output with --loss "
-                  "classification:OUTPUT"};
-  }
-  const auto* output = output_of(program, choice);
-  if (choice.loss != ProgramLoss::kCrossEntropy || !output || output->sizes.size() != 3 ||
-      output->sizes.back() <= 0) {
-    return std::nullopt;
-  }
-  return Labels{output->sizes.back(), kIgnoredToken, "tokens count from 0; -100 is not counted"};
-}
-
-// How targets that are no classes become some.
-const char* class_hint(const TensorSpec& target) {
-  if (torch::isFloatingType(target.dtype)) {
-    return "save them as int64 numbers from 0 on, or choose a loss of numbers: --loss mse";
-  }
-  if (target.dtype == torch::kBool) return "save them as int64 numbers from 0 on: .to(torch.int64)";
-  if (target.row_shape == std::vector<int64_t>{1}) return "save one number per row: .squeeze(1)";
-  if (!target.row_shape.empty()) return "for a class per token choose --loss cross_entropy";
-  return "classes count from 0; leave rows without a class out of the data";
-}
-
-// Throws DataError, with a row, unless the targets are classes of the loss, which would refuse them only when
-// a batch has them.
-void check_labels(const TrainPlan& plan) {
-  const auto& set = plan.data.set;
-  if (plan.loss->loss == ProgramLoss::kClassification && !set.classes) {
-    throw DataError(fmt::format("--loss classification takes a class number per row, and {} has none: {}",
-                                set.name, set.no_classes),
-                    class_hint(set.spec.back()));
-  }
-  const auto labels = labels_of(*plan.program, *plan.loss);
-  if (!labels || !set.outside) return;
-  const auto found = set.outside(labels->classes, labels->ignored);
-  if (found.empty()) return;
-  throw DataError(fmt::format("{}, but the output of {} has {}: classes 0 to {}", found,
-                              in_quotes(plan.program->path().native()), counted(labels->classes, "logit"),
-                              with_commas(labels->classes - 1)),
-                  labels->hint);
-}
 
 }  // namespace
 
@@ -200,7 +158,8 @@ std::shared_ptr<const Program> open_program(const std::string& path) {
                        "--program FILE names one that scripts/export_program.py or torch.export.save has "
                        "written");
   }
-  return read_program(path);
+  static auto& kept = *new KeptProgram;  // until the process ends, as a plan's
+  return kept.read(path);
 }
 
 ModelFactory program_model(const std::shared_ptr<const Program>& program, const LossChoice& choice,
@@ -261,14 +220,7 @@ void check_program(const TrainPlan& plan) {
 void check_program_rows(const TrainPlan& plan) {
   if (!plan.program) return;
   check_batch(*plan.program, plan.data.set.spec, plan.loss->loss == ProgramLoss::kOwn);
-  check_labels(plan);
-  const auto classes = classes_of(*plan.program, *plan.loss);
-  if (classes && plan.data.set.classes.value_or(0) > *classes) {
-    throw DataError(fmt::format("the data have the classes 0 to {}, but the output of {} has {}",
-                                with_commas(*plan.data.set.classes - 1),
-                                in_quotes(plan.program->path().native()), counted(*classes, "logit")),
-                    "name another output with --loss classification:OUTPUT, or other data");
-  }
+  check_labels(*plan.program, *plan.loss, plan.data.set);
   const auto allowed = plan.program->rows(/*training=*/true, shares_statistics(plan));
   const bool any = allowed.least <= 1 && allowed.most >= plan.batch_size;
   if (plan.trainer.auto_split && plan.world_size() > 1 && !any) {

@@ -49,7 +49,12 @@ void add_loss_scale(const StepInterval& steps, Json& json) {
 
 }  // namespace
 
-std::string diverged_hint(const TrainPlan& plan) {
+std::string diverged_hint(const TrainPlan& plan, bool in_evaluation) {
+  const auto& set = plan.data.set;
+  for (const auto* faults : {&set.train_faults, &set.test_faults}) {
+    if (faults->not_finite.empty() || (faults == &set.test_faults && !in_evaluation)) continue;
+    return fmt::format("{}: leave such rows out of the data, or replace the number", faults->not_finite);
+  }
   return fmt::format(
       "training has diverged; try a learning rate below {:.3g}{}", plan.trainer.lr.lr,
       plan.trainer.replica.precision == Precision::kFp16 ? ", or --precision bf16: fp16 ends at 65,504" : "");

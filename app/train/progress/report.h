@@ -57,8 +57,8 @@ struct RunReport {
   std::optional<std::string> weights_sha256{};
 };
 
-// Returns what to do about a loss that is not finite.
-std::string diverged_hint(const TrainPlan& plan);
+// Returns what to do about a loss that is not finite: of a step, or of an evaluation.
+std::string diverged_hint(const TrainPlan& plan, bool in_evaluation = false);
 
 // All fit into 80 columns. Where steps were skipped in fp16 another line below says so:
 // "    2 steps skipped, gradients not finite | loss scale 16384". The rest (memory, the time of the

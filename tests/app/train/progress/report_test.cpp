@@ -211,3 +211,13 @@ TEST_CASE("there is a notice of batches too small for the replicas or the micro-
                                      "--accumulate 3 is more than the 1 image of the smallest shard: its "
                                      "micro-batches have one each"});
 }
+
+TEST_CASE("a loss that is not finite is laid to numbers of the data that are not") {
+  TrainPlan plan;
+  plan.data.set.test_faults.not_finite = "test.X has inf in row 3";
+  CHECK_THAT(diverged_hint(plan), ContainsSubstring("try a learning rate below"));
+  CHECK(diverged_hint(plan, /*in_evaluation=*/true) ==
+        "test.X has inf in row 3: leave such rows out of the data, or replace the number");
+  plan.data.set.train_faults.not_finite = "train.y has nan in row 0";
+  CHECK_THAT(diverged_hint(plan), ContainsSubstring("train.y has nan in row 0: leave such rows out"));
+}
