@@ -238,7 +238,7 @@ std::string quality_table(const Results& results) {
   const auto accuracy = std::ranges::any_of(
       results, [](const auto& result) { return result.figures && result.figures->accuracy; });
   for (const auto& list : lists) {
-    const auto width = std::max<int>(10, static_cast<int>(list.size()));
+    const auto width = std::max<int>(accuracy ? 10 : 11, static_cast<int>(list.size()));
     columns.push_back({.key = list,
                        .title = list,
                        .unit = accuracy ? "test acc" : "test loss",

@@ -41,9 +41,8 @@ Batch rows_of_zeros(const BatchSpec& spec, int64_t rows) {
   return batch;
 }
 
-// The first rows of a data set: two, unless the program takes other numbers.
-Batch first_rows(const DataRows& data, const Program::Rows& allowed, Precision precision) {
-  const auto rows = std::min(rows_to_try(allowed), data.rows);
+// The first rows of a data set.
+Batch first_rows(const DataRows& data, int64_t rows, Precision precision) {
   const auto source = data.sources(torch::kCPU);
   Batch batch(std::make_shared<const BatchSpec>(source->spec()));
   source->gather(torch::arange(rows), 0, batch);
@@ -95,6 +94,25 @@ void require_gradients(const TrainPlan& plan, const Model& model, const std::set
           "freeze the others in Python with requires_grad_(False) and export it again");
 }
 
+// The bytes that a step held at most, beside the weights and their gradients.
+int64_t bytes_of_step(const Model& model, const Batch& rows) {
+  int64_t gradients = 0;
+  for (auto& param : model.module->parameters()) {
+    if (param.requires_grad()) gradients += static_cast<int64_t>(param.nbytes());
+    param.mutable_grad() = torch::Tensor();
+  }
+  const auto bytes = peak_tensor_bytes([&] {
+    const auto loss = model.loss_sum(rows).loss;
+    if (loss.requires_grad()) loss.backward();
+  });
+  return std::max<int64_t>(0, bytes - gradients);
+}
+
+// Lockstep's kernels hold more than torch's of the weights, whatever the number of rows.
+bool holds_weights(const TrainPlan& plan) {
+  return plan.kernels != Kernels::kTorch && plan.program->fused_batch_norms() > 0;
+}
+
 }  // namespace
 
 // A program that takes no number of rows has a least one above its most.
@@ -111,33 +129,34 @@ void touch_kernels(const TrainPlan& plan, const Model& model) {
   });
 }
 
-int64_t try_program(const TrainPlan& plan, const Model& model) {
+StepBytes try_program(const TrainPlan& plan, const Model& model) {
   const auto precision = plan.trainer.replica.precision;
   move_module(*model.module, torch::kCPU, dtype_of(precision));
-  int64_t row_bytes = 1;
+  const auto& set = plan.data.set;
+  const auto allowed = plan.program->rows(/*training=*/true),
+             evaluated = plan.program->rows(/*training=*/false);
+  const auto count = std::min(rows_to_try(allowed), set.train.rows);
+  StepBytes step;
   ReplicaWorkers worker({torch::kCPU}, plan.trainer.threads);
   worker.run([&](int) {
     // Torch's generator draws afterwards what it would have drawn.
     const ThreadRandom random(at::make_generator<at::CPUGeneratorImpl>(plan.trainer.seed));
     const AutocastGuard autocast(precision, torch::kCPU);
-    const auto rows = first_rows(plan.data.set.train, plan.program->rows(/*training=*/true), precision);
     std::set<std::string> reached;
     note_reached(model, reached);
-    const auto bytes = peak_tensor_bytes([&] {
-      const auto loss = model.loss_sum(rows).loss;
-      if (loss.requires_grad()) loss.backward();
-    });
+    const auto bytes = bytes_of_step(model, first_rows(set.train, count, precision));
     require_gradients(plan, model, reached);
-    int64_t gradients = 0;
-    for (const auto& param : model.module->parameters()) {
-      if (param.requires_grad()) gradients += static_cast<int64_t>(param.nbytes());
+    step.per_row = std::max<int64_t>(1, bytes / count);
+    if (holds_weights(plan) && 2 * count <= std::min(allowed.most, set.train.rows)) {
+      const auto twice = bytes_of_step(model, first_rows(set.train, 2 * count, precision));
+      step.per_row = std::max<int64_t>(1, (twice - bytes) / count);
+      step.fixed = std::max<int64_t>(0, bytes - step.per_row * count);
     }
-    row_bytes = std::max<int64_t>(1, (bytes - gradients) / rows.rows());
     const torch::NoGradGuard no_grad;
     model.module->eval();
-    model.loss_sum(first_rows(plan.data.set.test, plan.program->rows(/*training=*/false), precision));
+    model.loss_sum(first_rows(set.test, std::min(rows_to_try(evaluated), set.test.rows), precision));
   });
-  return row_bytes;
+  return step;
 }
 
 }  // namespace lockstep

@@ -16,10 +16,16 @@ void touch_kernels(const TrainPlan& plan, const Model& model);
 // Two rows, or the number next to it that the program takes.
 int64_t rows_to_try(const Program::Rows& allowed);
 
+// What a step holds at most, beside the weights and their gradients.
+struct StepBytes {
+  int64_t per_row = 1;
+  int64_t fixed = 0;  // whatever its rows: what lockstep's kernels hold of the weights
+};
+
 // Runs a program's step and evaluation with the first rows of the data. Changes `model`, which is thrown
-// away. Returns the bytes per row that the step held at most, beside the weights and their gradients. Throws
+// away. Returns what the step held. Throws
 // what the program and its loss throw for such rows: DataError for shapes and dtypes that do not fit; and
 // UsageError for a loss that does not depend on each parameter that trains.
-int64_t try_program(const TrainPlan& plan, const Model& model);
+StepBytes try_program(const TrainPlan& plan, const Model& model);
 
 }  // namespace lockstep

@@ -334,17 +334,22 @@ TrainPlan make_train_plan(const TrainFlags& options, std::optional<LoadedData> d
   }
   set_batches(options, recipe, plan);
   check_program_rows(plan);
+  int64_t fixed_bytes = 0;  // of each replica
   {
     const auto model = set_model(options, recipe, plan);
     check_root_trains(options, plan);
     if (plan.program) {
-      plan.measured_row_bytes = try_program(plan, model);
+      const auto step = try_program(plan, model);
+      plan.measured_row_bytes = step.per_row;
+      fixed_bytes = step.fixed;
     } else {
       touch_kernels(plan, model);
     }
   }  // frees the model before memory is measured
   // Resident now: the program, its libraries, its kernels, the data.
-  plan.memory_estimate = resident_bytes() + host_bytes(plan);
+  const auto on_cpus =
+      std::ranges::count_if(plan.trainer.devices, [](const auto& one) { return one.is_cpu(); });
+  plan.memory_estimate = resident_bytes() + host_bytes(plan) + fixed_bytes * on_cpus;
   return plan;
 }
 

@@ -34,7 +34,7 @@ def train(program, folder):
     generator = torch.Generator().manual_seed(1)
     X = torch.rand(ROWS, 1, 8, 8, generator=generator)
     y = torch.randint(CLASSES, (ROWS,), generator=generator)
-    save_file({"train.X": X, "train.y": y, "test.X": X, "test.y": y}, folder / "data.safetensors")
+    save_file({"train.X": X, "train.y": y, "test.X": X.clone(), "test.y": y.clone()}, folder / "data.safetensors")
     command = [program, "train", "--program", "net.pt2", "--data", "data.safetensors", "--epochs", "2", "--batch-size", "8",
                "--devices", "cpu", "--lr", ".1", "--quiet", "--save"]
     for name in ("trained.pt2", "trained.safetensors"):

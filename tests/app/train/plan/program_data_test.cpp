@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include <lockstep/app/train/plan/first_pass.h>
 #include <lockstep/app/train/plan/loss_choice.h>
 #include <lockstep/app/train/plan/notices.h>
 #include <lockstep/app/train/plan/program.h>
@@ -69,6 +70,20 @@ TEST_CASE("a plan says whose kernels compute a program") {
         planned(Words{"--program", fixture(name + ".pt2"), "--data", data, "--devices", "cpu"} + words).plan;
     CHECK_THAT(describe(plan, 1000), ContainsSubstring(says));
   }
+}
+
+TEST_CASE("the memory of a step is estimated apart from what kernels hold of the weights") {
+  const TempFolder folder;
+  const auto data = write_program_data(folder / "d.safetensors", fixture_json("fused_norms"), 12, 6);
+  const auto step_of = [&](const std::string& kernels) {
+    const auto plan = planned({"--program", fixture("fused_norms.pt2"), "--data", data, "--devices", "cpu",
+                               "--kernels", kernels})
+                          .plan;
+    return try_program(plan, plan.factory());
+  };
+  // A copy of each weight of a convolution, of 16 x 16 x 9 numbers: it must not count once per row.
+  CHECK(step_of("auto").fixed > 4 * 16 * 16 * 9);
+  CHECK(step_of("torch").fixed == 0);
 }
 
 TEST_CASE("rows behind --limit-train and --limit-test are not judged") {
