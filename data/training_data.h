@@ -25,7 +25,7 @@ struct DataRows {
   std::function<std::vector<int64_t>()> labels = {};
 };
 
-// What a loss may refuse, or answer with NaN.
+// Numbers that a loss may refuse, or answer with NaN.
 struct RowFaults {
   // Returns the first integer of the one target that is neither a class, 0 .. classes - 1, nor `ignored`,
   // such as "train.y has 7 in row 12"; empty: there is none. Null for data whose targets were never looked

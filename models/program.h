@@ -64,8 +64,8 @@ class Program {
 
   bool has_batch_norm() const;  // that normalises by the batch in training
 
-  // Those that lockstep's kernels compute in training together with a convolution before and ReLU after
-  // them, as ProgramModule says.
+  // Batch norms that lockstep's kernels compute in training, together with a convolution before and ReLU
+  // after them, as ProgramModule says.
   int64_t fused_batch_norms() const;
 
   // Places of those whose averages do not belong to a module, such as "net.py, line 12: ...":

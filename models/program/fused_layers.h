@@ -11,8 +11,8 @@
 
 namespace lockstep::program {
 
-// Those of one run of a graph. The norm's node, or the addition's, computes all that follows the convolution;
-// the nodes behind it pass its result on.
+// Computes those of one run of a graph. The norm's node, or the addition's, computes all that follows the
+// convolution; the nodes behind it pass its result on.
 class FusedLayers {
  public:
   FusedLayers(const ReadyGraph& graph, const Surroundings& with)

@@ -160,7 +160,7 @@ void store_list(const ReadyResult& result, const IValue& list, Values& values) {
   }
 }
 
-// Of lockstep's kernels alone: torch's leave tensors as Python's.
+// Only lockstep's kernels need it: torch's leave tensors as Python's.
 void restore(const std::vector<int>& slots, Values& values, const Surroundings& with) {
   if (with.kernels == Kernels::kTorch) return;
   for (const int slot : slots) {

@@ -16,7 +16,7 @@ void touch_kernels(const TrainPlan& plan, const Model& model);
 // Two rows, or the number next to it that the program takes.
 int64_t rows_to_try(const Program::Rows& allowed);
 
-// What a step holds at most, beside the weights and their gradients.
+// The bytes that a step holds at most, beside the weights and their gradients.
 struct StepBytes {
   int64_t per_row = 1;
   int64_t fixed = 0;  // whatever its rows: what lockstep's kernels hold of the weights

@@ -15,7 +15,8 @@
 
 namespace lockstep {
 
-// Reads the program, unless it was the last one and its file is as it was. Throws WeightsError, which names --program where there is no such file.
+// Reads the program, unless it was the last one and its file is as it was. Throws WeightsError, which names
+// --program where there is no such file.
 std::shared_ptr<const Program> open_program(const std::string& path);
 
 // Replicas of the program with this loss. classes: of a classification, without their number. Throws

@@ -57,7 +57,7 @@ const char* class_hint(const TensorSpec& target) {
   return "classes count from 0; leave rows without a class out of the data";
 }
 
-// Of rows whose targets were never looked at.
+// Is for rows whose targets were never looked at.
 void check_count(const Program& program, int64_t logits, const TrainingData& data) {
   if (data.classes.value_or(0) <= logits) return;
   throw DataError(fmt::format("the data have the classes 0 to {}, but the output of {} has {}",
