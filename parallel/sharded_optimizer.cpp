@@ -108,12 +108,14 @@ void ShardedOptimizer::load(const std::vector<NamedTensor>& state, const torch::
   const auto name_of = names_in(module);
   std::exception_ptr refused;
   std::string text;
-  try {
-    parts_->require(state, name_of, "optimizer");
-  } catch (const WeightsError& error) {
-    refused = std::current_exception();
-    text = error.message();
-  }
+  or_end_all(endpoint, [&] {
+    try {
+      parts_->require(state, name_of, "optimizer");
+    } catch (const WeightsError& error) {
+      refused = std::current_exception();
+      text = error.message();
+    }
+  });
   const auto texts = gather_texts(text, endpoint);
   if (refused) std::rethrow_exception(refused);
   for (size_t rank = 0; rank < texts.size(); ++rank) {

@@ -116,6 +116,9 @@ void check_auto_split(const TrainerOptions& options) {
       {!options.split.empty(), named("auto_split"), named("split"), "it finds other shares by timing"},
       {options.bn == BnPolicy::kSync, named("auto_split"), bn_sync(),
        "no replica takes less time where each waits for all", name_shares},
+      {options.shard == Shard::kGradients, named("auto_split"),
+       NamedOption{"shard", "gradients", "shard gradients"},
+       "during backward each replica waits for the sums of all", name_shares},
   };
   check(exclusions);
 }
@@ -241,6 +244,10 @@ void check_shard(const TrainerOptions& options) {
        "a hook sums whole buckets"},
       {static_cast<bool>(replica.optimizer.factory), shard, NamedOption{"factory", "", "optimizer.factory"},
        "torch's optimizers update whole parameters"},
+      {options.shard == Shard::kGradients && replica.sync.mode != SyncMode::kOverlapped, shard,
+       NamedOption{"sync", std::string(name_of(kSyncModeNames, replica.sync.mode)), "sync.mode"},
+       "all gradients would be kept until the backward pass has ended",
+       "use " + optimizer + ", or leave one of them out"},
       {options.shard == Shard::kGradients && options.accumulate > 1, shard, named("accumulate"),
        "the gradients of micro-batches are added up whole",
        "use " + optimizer + ", or leave one of them out"},

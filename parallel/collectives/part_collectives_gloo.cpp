@@ -159,7 +159,9 @@ void keep_pieces(const LocalRound& round, const Pieces& pieces, const Exchange& 
     begin += piece.size();
     for (int local = 0; local < round.size(); ++local) {
       const auto room = pieces.in(local, piece);
-      if (room.data_ptr() != found.data_ptr()) room.copy_(found, /*non_blocking=*/true);
+      // Another replica's stream does not wait for this thread's copy.
+      const bool in_order = local == round.local;
+      if (room.data_ptr() != found.data_ptr()) room.copy_(found, /*non_blocking=*/in_order);
     }
   }
 }

@@ -118,7 +118,7 @@ void FlatOptimizer::update(const Group& group, size_t bucket, const torch::Tenso
 }
 
 void FlatOptimizer::make_state() {
-  if (!moments_.empty() || (is_sgd() && options_.momentum == 0)) return;
+  if (!moments_.empty() || !keeps_moments()) return;
   // Momentum starts from zeros: m = momentum m + g makes the first m equal to g, as in torch.
   for (size_t i = 0; i < moment_names(options_.kind).size(); ++i) moments_.emplace_back(trained_.order);
   if (is_sgd()) return;
@@ -154,17 +154,16 @@ std::vector<NamedTensor> FlatOptimizer::host_copies(bool keep) {
 }
 
 std::vector<NamedTensor> FlatOptimizer::expected(const std::vector<NamedTensor>& state) {
+  if (!keeps_moments()) return {};
   std::vector<NamedTensor> result;
-  make_state();
   const auto& [params, names, parts, endpoint] = *trained_.order;
-  for (size_t kind = 0; kind < moments_.size(); ++kind) {
+  for (const auto& moment : moment_names(options_.kind)) {
     for (size_t i = 0; i < params.size(); ++i) {
       // One number of memory: values do not matter.
-      result.push_back({moment_names(options_.kind)[kind] + names[i],
-                        torch::empty({}, params[i].scalar_type()).expand(params[i].sizes())});
+      result.push_back({moment + names[i], torch::empty({}, params[i].scalar_type()).expand(params[i].sizes())});
     }
   }
-  if (!steps_.defined()) return result;
+  if (is_sgd()) return result;
   if (!counts_steps_by_parameter(state)) {
     result.push_back({"step", torch::zeros({})});
     return result;

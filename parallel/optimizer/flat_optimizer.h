@@ -42,6 +42,7 @@ class FlatOptimizer final : public Optimizer {
   struct UpdateLists;
 
   bool is_sgd() const { return options_.kind == OptimizerKind::kSgd; }
+  bool keeps_moments() const { return !is_sgd() || options_.momentum != 0; }
   void make_groups();
   void make_state();
   bool counts_alike() const;

@@ -73,7 +73,12 @@ AveragesInPlace::AveragesInPlace(torch::Tensor params, const PartBuffer& average
       trained_(params_.clone()),
       trained_bf16_(bf16_.defined() ? bf16_.clone() : torch::Tensor()) {
   const torch::NoGradGuard no_grad;
-  averages.write_to(params_);
+  try {
+    averages.write_to(params_);
+  } catch (...) {  // a peer has failed: no destructor will run
+    params_.copy_(trained_);
+    throw;
+  }
   if (bf16_.defined()) bf16_.copy_(params_);
 }
 

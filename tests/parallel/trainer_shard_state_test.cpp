@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <lockstep/parallel/trainer.h>
+#include <lockstep/support/error.h>
 #include <lockstep/tests/parallel/sharded_runs.h>
 #include <lockstep/tests/parallel/training/layouts.h>
 
@@ -117,6 +118,20 @@ TEST_CASE("frozen parameters have no parts, and what stays trained keeps its sta
   };
   const auto expected = run(Shard::kNone);
   for (const auto shard : {Shard::kOptimizer, Shard::kGradients}) check_same_states(run(shard), expected);
+}
+
+TEST_CASE("a state that is refused before the first step leaves all ranks alike") {
+  for (const auto shard : {Shard::kOptimizer, Shard::kGradients}) {
+    auto trainer = make_trainer(wide_layers(), adamw(3, shard));
+    auto other = state_of(3, Shard::kNone);
+    other.optimizer.pop_back();
+    CHECK_THROWS_AS(trainer.load(other), WeightsError);
+    for (int local = 0; local < trainer.local_size(); ++local) {
+      trainer.model(local).module->named_parameters()["inner"].requires_grad_(false);
+    }
+    train(trainer, 2);  // what is kept is gathered, if there is any, by all ranks
+    CHECK(trainer.steps_taken() == 2);
+  }
 }
 
 namespace {

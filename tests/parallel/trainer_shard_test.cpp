@@ -52,6 +52,13 @@ const std::vector<Case> kSettings = {
        use_adam(options, OptimizerKind::kAdamW);
        options.replica.clip_norm = .01;
        options.replica.sync.mode = SyncMode::kParameterwise;
+     },
+     true},
+    {"clipping, adamw, one bucket per parameter, during backward",
+     [](TrainerOptions& options) {
+       use_adam(options, OptimizerKind::kAdamW);
+       options.replica.clip_norm = .01;
+       options.replica.sync.bucket_bytes = 1;
      }},
     {"accumulation",
      [](TrainerOptions& options) {

@@ -29,7 +29,7 @@ std::vector<Column> scheme_columns(bool of_processes) {
 }
 
 // One step, on so many replicas.
-Json scheme_row(const Schemes& schemes, Scaling mode, int n, Shard shard) {
+Json scheme_row(const ShardSchemes& schemes, Scaling mode, int n, Shard shard) {
   const auto predicted = schemes.predict(mode, n, shard);
   const int replicas = n * schemes.replicas_each;
   return {{"mode", name_of(kScalingNames, mode)},
@@ -62,7 +62,7 @@ void report_most(BenchReport& report, const Json& shared, const Json& whole) {
 
 }  // namespace
 
-void report_schemes(BenchReport& report, const Schemes& schemes) {
+void report_schemes(BenchReport& report, const ShardSchemes& schemes) {
   report.note(
       "with --shard the sums go to the owners of parts, each updates its part, and all fetch the weights:");
   report.note(

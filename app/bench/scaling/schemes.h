@@ -12,7 +12,7 @@
 namespace lockstep {
 
 // The steps on n units, each a replica, or a process with the same number of replicas.
-struct Schemes {
+struct ShardSchemes {
   const TrainPlan& plan;  // of the training with --shard
   double gradient_bytes = 0;
   std::set<Scaling> modes = {};
@@ -23,6 +23,6 @@ struct Schemes {
 };
 
 // Prints two rows for each mode and each number of units above 1, and how the two compare on most of them.
-void report_schemes(BenchReport& report, const Schemes& schemes);
+void report_schemes(BenchReport& report, const ShardSchemes& schemes);
 
 }  // namespace lockstep

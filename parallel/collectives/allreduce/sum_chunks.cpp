@@ -51,8 +51,10 @@ void sum_on_device(const std::vector<torch::Tensor>& chunks, const std::vector<t
 
 void sum_chunks(const std::vector<torch::Tensor>& chunks, const std::vector<torch::Tensor>& sums,
                 torch::Device device) {
-  const auto is_on_host = [](const auto& tensor) { return tensor.is_cpu(); };
-  if (std::all_of(chunks.begin(), chunks.end(), is_on_host))
+  const auto are_on_host = [](const auto& tensors) {
+    return std::all_of(tensors.begin(), tensors.end(), [](const auto& tensor) { return tensor.is_cpu(); });
+  };
+  if (are_on_host(chunks) && are_on_host(sums))
     sum_on_host(chunks, sums);
   else
     sum_on_device(chunks, sums, device);
