@@ -10,7 +10,7 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-constexpr double kDiverged = -1;
+constexpr double kNoAccuracy = -1;
 constexpr int64_t kTestRows = 10'000;
 
 CellResult result(const std::string& devices, int replicas, double lr, double accuracy, double given_lr = 0) {
@@ -20,7 +20,7 @@ CellResult result(const std::string& devices, int replicas, double lr, double ac
                            .lr = lr,
                            .epochs = 3,
                            .given_lr = given_lr > 0 ? given_lr : lr}};
-  if (accuracy != kDiverged) made.figures = CellFigures{.accuracy = accuracy};
+  if (accuracy != kNoAccuracy) made.figures = CellFigures{.accuracy = accuracy};
   return made;
 }
 
@@ -105,13 +105,13 @@ TEST_CASE("a best rate at the end of the range is reported, one inside is not") 
 }
 
 TEST_CASE("diverged cells are counted, with their smallest rate") {
-  const auto some = text_of({result("cpu", 1, .1, .8), result("cpu", 1, 9, kDiverged),
-                             result("cpux2", 2, .1, kDiverged), result("cpux2", 2, 9, kDiverged)});
+  const auto some = text_of({result("cpu", 1, .1, .8), result("cpu", 1, 9, kNoAccuracy),
+                             result("cpux2", 2, .1, kNoAccuracy), result("cpux2", 2, 9, kNoAccuracy)});
   CHECK_THAT(some, ContainsSubstring("3 of 4 cells diverged, at the smallest rate lr 0.1 on cpux2"));
   CHECK_THAT(some, ContainsSubstring("0.1 on cpu (test acc 0.8000), none on cpux2 (all diverged)"));
-  const auto all = text_of({result("cpu", 1, 8, kDiverged), result("cpu", 1, 9, kDiverged)});
+  const auto all = text_of({result("cpu", 1, 8, kNoAccuracy), result("cpu", 1, 9, kNoAccuracy)});
   CHECK_THAT(all, ContainsSubstring("all 2 cells have diverged\n") && !ContainsSubstring("2 of 2"));
-  CHECK(text_of({result("cpu", 1, 9, kDiverged)}) == "the only cell has diverged\n");
+  CHECK(text_of({result("cpu", 1, 9, kNoAccuracy)}) == "the only cell has diverged\n");
   CHECK_THAT(text_of({result("cpu", 1, .1, .8)}), !ContainsSubstring("diverged"));
 }
 
@@ -141,7 +141,7 @@ TEST_CASE("the table has the best accuracy of each rate on each list, if there a
   auto longer = result("cpux2", 2, .2, .625);
   longer.cell.epochs = 5;
   const auto table = quality_table({result("cpu", 1, .1, .25), result("cpu", 1, .2, .5),
-                                    result("cpux2", 2, .1, kDiverged), result("cpux2", 2, .2, .375), longer});
+                                    result("cpux2", 2, .1, kNoAccuracy), result("cpux2", 2, .2, .375), longer});
   CHECK(table ==
         "#        lr         cpu       cpux2\n"
         "#            (test acc)  (test acc)\n"
