@@ -160,7 +160,8 @@ std::vector<NamedTensor> FlatOptimizer::expected(const std::vector<NamedTensor>&
   for (const auto& moment : moment_names(options_.kind)) {
     for (size_t i = 0; i < params.size(); ++i) {
       // One number of memory: values do not matter.
-      result.push_back({moment + names[i], torch::empty({}, params[i].scalar_type()).expand(params[i].sizes())});
+      result.push_back(
+          {moment + names[i], torch::empty({}, params[i].scalar_type()).expand(params[i].sizes())});
     }
   }
   if (is_sgd()) return result;

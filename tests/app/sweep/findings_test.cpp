@@ -140,8 +140,9 @@ TEST_CASE("without accuracies the least loss is the best, and only equal losses 
 TEST_CASE("the table has the best accuracy of each rate on each list, if there are several of both") {
   auto longer = result("cpux2", 2, .2, .625);
   longer.cell.epochs = 5;
-  const auto table = quality_table({result("cpu", 1, .1, .25), result("cpu", 1, .2, .5),
-                                    result("cpux2", 2, .1, kNoAccuracy), result("cpux2", 2, .2, .375), longer});
+  const auto table =
+      quality_table({result("cpu", 1, .1, .25), result("cpu", 1, .2, .5), result("cpux2", 2, .1, kNoAccuracy),
+                     result("cpux2", 2, .2, .375), longer});
   CHECK(table ==
         "#        lr         cpu       cpux2\n"
         "#            (test acc)  (test acc)\n"

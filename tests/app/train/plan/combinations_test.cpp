@@ -379,7 +379,7 @@ TEST_CASE("similar combinations that make sense are accepted") {
            {"--invariant", "--bn", "root"},
            {"--shard", "optimizer", "--accumulate", "2"},
            {"--shard", "optimizer", "--invariant"},
-           {"--shard", "gradients", "--clip-norm", "1", "--sync", "parameterwise"},
+           {"--shard", "optimizer", "--clip-norm", "1", "--sync", "parameterwise"},
            {"--split", "even", "--invariant", "--accumulate", "1"}}) {
     INFO(fmt::format("{}", fmt::join(words, " ")));
     const auto flags = parsed_flags(words);
