@@ -36,7 +36,7 @@ from twin.lenet import NAMES, init_params, lenet, loss, sgd  # noqa: E402, F401 
 from twin.own_models import PROGRAMS  # noqa: E402
 from twin.resnet18 import INITIALIZATIONS  # noqa: E402
 
-DEFAULT_LR = dict(lenet=0.2, resnet18=0.1, mlp=0.1, cnn=0.05, gpt=0.001, program_resnet18=0.1, program_gpt=0.001,
+DEFAULT_LR = dict(lenet=0.2, resnet18=0.1, mlp=0.1, wide_mlp=0.0001, cnn=0.05, gpt=0.001, program_resnet18=0.1, program_gpt=0.001,
                   program_mobilenet=0.05)
 EXPORT_ROWS = 4
 
@@ -137,6 +137,7 @@ def add_serve_flags(parser):
                        help="use torch.compile in this mode; fastest: try both and keep the faster one")
     serve.add_argument("--store", metavar="FILE", help="use DistributedDataParallel; its processes find each other "
                        "through this file, which must not exist yet")
+    serve.add_argument("--shard", action="store_true", help="with ZeroRedundancyOptimizer, of wide_mlp")
     serve.add_argument("--world", type=int, default=1, help="number of processes; each of several keeps to one core")
     serve.add_argument("--rank", type=int, default=0, help="number of this process, from 0")
 

@@ -4,6 +4,7 @@
 //   compare_case --model NAME --precision P --devices SPEC --threads N --batch-size N --lr X --seed N
 //                --data DIR --warmup STEPS --last-batch drop|keep [--kernels auto|direct|torch]
 //                [--program FILE]    trains this program, which baseline_pytorch.py --export wrote
+//                [--shard none|optimizer|gradients]
 //                [--rank N --world-size N --master HOST:PORT]    one of several processes
 //
 // Prints `ready {...}` once warm, with the figures of the warm-up. Then answers each line on stdin with one
@@ -78,7 +79,8 @@ TrainerOptions options_from(const Flags& flags) {
   // With CudaGraph::kAuto a step that cannot be captured would be queued kernel by kernel, and measured as if
   // captured.
   if (any_gpu(options.devices)) options.replica.cuda_graph = CudaGraph::kOn;
-  if (flags.at("--model").ends_with("gpt")) own_models::set_gpt_options(options.replica);
+  own_models::set_options(flags.at("--model"), options.replica);
+  if (flags.contains("--shard")) options.shard = value_of(kShardNames, flags.at("--shard"));
   return options;
 }
 

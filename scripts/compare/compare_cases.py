@@ -22,6 +22,7 @@ HERE = Path(__file__).resolve().parent
 PROGRAMS = dict(program_resnet18=True, program_gpt=True, program_mobilenet=False)
 # After a step helper threads stay awake for some ms, on cores that the next case needs.
 REST_SECONDS = 0.05
+SHARD = ["--shard", "optimizer"]
 
 
 class Case:
@@ -166,12 +167,12 @@ class Maker:
                 "--batch-size", str(batch_size or args.batch_size), "--lr", str(setting.lr), "--seed", str(args.seed),
                 "--data", args.data, "--warmup", str(setting.warmup), "--last-batch", "drop"]
 
-    def lockstep(self, devices, threads, kernels=None):
+    def lockstep(self, devices, threads, kernels=None, more=()):
         kernels = kernels or self.setting.kernels
         replicas = int(devices.partition("x")[2] or 1)
-        name = f"lockstep {devices}" + ("" if kernels == "auto" else f" {kernels}")
+        name = f"lockstep {devices}" + ("" if kernels == "auto" else f" {kernels}") + (" sharded" if more else "")
         command = [self.args.compare_case, "--devices", devices, "--kernels", kernels, *self.flags(threads),
-                   *self.own()]
+                   *self.own(), *more]
         return Case(name, replicas, threads, [command])
 
     def kernels(self):
@@ -183,10 +184,10 @@ class Maker:
                     [on_core(run, [self.args.compare_case, "--devices", "cpu", *half, *self.kernels(), *self.own()])
                      for run in range(runs)])
 
-    def processes(self, world):
+    def processes(self, world, more=()):
         group = ["--world-size", str(world), "--master", f"127.0.0.1:{free_port()}"]
-        command = [self.args.compare_case, "--devices", "cpu", *self.flags(1), *self.kernels(), *self.own(), *group]
-        return Case(f"lockstep {world} processes", world, 1,
+        command = [self.args.compare_case, "--devices", "cpu", *self.flags(1), *self.kernels(), *self.own(), *group, *more]
+        return Case(f"lockstep {world} processes" + (" sharded" if more else ""), world, 1,
                     [on_core(rank, [*command, "--rank", str(rank)]) for rank in range(world)])
 
     def python(self, threads, *flags):
@@ -196,15 +197,18 @@ class Maker:
             baseline += ["--initialization", "normal"]  # the chapters', as in lockstep's case
         return [*baseline, *flags]
 
-    def ranks(self, world):
-        group = ["--world", str(world), "--store", f"{self.folder}/{self.setting.model}-{self.setting.precision}"]
-        return [self.python(1, *group, "--rank", str(rank)) for rank in range(world)]
+    def ranks(self, world, *flags):
+        store = f"{self.folder}/{self.setting.model}-{self.setting.precision}{''.join(flags)}"
+        return [self.python(1, *flags, "--world", str(world), "--store", store, "--rank", str(rank))
+                for rank in range(world)]
 
     def other(self, role):
         if role == "eager":
             return Case("Python eager", 1, CORES, [self.python(CORES)])
         if role == "ddp":
             return Case("Python DDP", 2, 1, self.ranks(2))
+        if role == "zero":
+            return Case("Python DDP sharded", 2, 1, self.ranks(2, "--shard"))
         return Case("torch.compile", 1, CORES, [self.python(CORES, "--compile", self.args.compile_mode)])
 
 
@@ -219,13 +223,16 @@ def make_cases(args, setting, folder):
         direct                like two, without Winograd's tiles; only where the setting has it
         torch                 like all_cores, with torch's kernels, unless all have them
         eager, ddp, compile   Python's, as asked for
+        sharded, sharded_processes, zero   two, processes and ddp with the optimizer's state shared out; only of wide_mlp
     """
     make = Maker(args, setting, folder)
     direct = dict(direct=make.lockstep("cpux2", 1, "direct")) if setting.has_direct else {}
     hand = dict(hand=make.hand()) if PROGRAMS.get(setting.model) else {}
     torch = dict(torch=make.lockstep("cpu", CORES, "torch")) if setting.kernels == "auto" else {}
+    shards = dict(sharded=make.lockstep("cpux2", 1, more=SHARD), sharded_processes=make.processes(2, SHARD),
+                  zero=make.other("zero")) if setting.model == "wide_mlp" else {}
     return dict(all_cores=make.lockstep("cpu", CORES), two=make.lockstep("cpux2", 1), one=make.lockstep("cpu", 1),
-                processes=make.processes(2), apart=make.apart(2), **direct, **torch, **hand,
+                processes=make.processes(2), apart=make.apart(2), **direct, **torch, **hand, **shards,
                 **{role: make.other(role) for role in args.against})
 
 

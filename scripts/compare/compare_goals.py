@@ -34,13 +34,15 @@ RESNET18_DRIFT = dict(fp32=0.05, bf16=None)
 # Networks of one's own: torch's layers on both sides, from the same weights; only the order of sums differs. The loss falls
 # from the start, so rounding grows faster than on LeNet's plateau: by 2e-7 in fp32 and 1e-5 in bf16 for the MLP, whose first
 # repetition is the longest. 1 % more learning rate changes it by 1e-4 and more.
-OWN_MODELS = ["mlp", "cnn", "gpt"]
+OWN_MODELS = ["mlp", "wide_mlp", "cnn", "gpt"]
 OWN_TOLERANCE = 5e-5
 # Goals where both sides have torch's kernels: lockstep's time over DistributedDataParallel's, where that is below
 # SHORT_STEP_MS, and elsewhere.
 SHORT_STEP_MS, SHORT_STEP_GOAL, STEP_GOAL = 20, 0.95, 1.0
 # The goal for a program: its time over that of the same network in C++.
 HAND_GOAL = 1.02
+# The goal of a sharded optimizer, in a step of which the update is a large part: its time over that without.
+SHARD_GOAL = 0.9
 IDLE_CORES = 0.02
 
 
@@ -145,6 +147,16 @@ def own_rows(setting, cases):
                 SHORT_STEP_GOAL if short else STEP_GOAL) for c in (cases["two"], cases["processes"])]
 
 
+def shard_rows(setting, cases):
+    """Returns sharded optimizers beside unsharded ones, with their goal, and beside Python's."""
+    sharded, processes, zero = (cases[role] for role in ("sharded", "sharded_processes", "zero"))
+    return [row(setting, f"ms of {sharded.name} / ms of {cases['two'].name}", paired(sharded, cases["two"]), "<=", SHARD_GOAL),
+            row(setting, f"ms of {processes.name} / ms of {cases['processes'].name}", paired(processes, cases["processes"]),
+                "<=", SHARD_GOAL)
+            ] + [row(setting, f"ms of {c.name} / ms of {zero.name}", paired(c, zero), "<=", STEP_GOAL)
+                 for c in (sharded, processes)]
+
+
 def program_rows(setting, cases):
     """Returns a program beside Python and beside the same network in C++, with their goals."""
     pairs = [(best_layout(cases), "eager", STEP_GOAL), (cases["two"], "ddp", STEP_GOAL),
@@ -160,7 +172,8 @@ def judge(args, setting, cases):
         return rows
     # The goals of these rows are for lockstep's kernels.
     return [row | dict(relation=None, limit=None, met=None) for row in rows] + (
-        program_rows if setting.model in PROGRAMS else own_rows)(setting, cases)
+        program_rows if setting.model in PROGRAMS else own_rows)(setting, cases) + (
+        shard_rows(setting, cases) if "sharded" in cases else [])
 
 
 def loss_checks(args, setting, cases):
@@ -177,6 +190,9 @@ def loss_checks(args, setting, cases):
         pairs = [("cpu, eager", "all_cores", "eager"), ("cpux2, DDP", "two", "ddp"), ("cpux2, in C++", "two", "hand"),
                  ("cpux2, 2 processes", "two", "processes")]
         return [check(who, [a, b], limit) for who, a, b in pairs if a in cases and b in cases]
+    if "sharded" in cases:
+        return [check("sharded or not", roles, limit) for roles, limit in (
+            (["two", "sharded"], SAME_BITS), (["processes", "sharded_processes"], SAME_BITS), (["two", "ddp", "zero"], OWN_TOLERANCE))]
     if setting.model in OWN_MODELS:
         return [check("all but compile", ["all_cores", "two", "one", "processes", "eager", "ddp"], OWN_TOLERANCE)]
     if setting.model == "lenet":

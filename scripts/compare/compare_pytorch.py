@@ -43,6 +43,8 @@ MODELS = {
     "resnet18": dict(title="ResNet-18", repeat=7, steps=2, warmup=2, lr=0.1),
     # Networks of torch's layers. They are measured only where --model names them.
     "mlp": dict(title="MLP", repeat=11, steps=20, warmup=5, lr=0.1),
+    # Its optimizer is a large part of a step of few rows: --batch-size 64.
+    "wide_mlp": dict(title="MLP of 214 MB", repeat=9, steps=3, warmup=3, lr=0.0001),
     "cnn": dict(title="CNN", repeat=11, steps=5, warmup=3, lr=0.05),
     "gpt": dict(title="character GPT", repeat=11, steps=5, warmup=3, lr=0.001),
     # Networks that are exported.
@@ -210,8 +212,8 @@ def parse():
     parser.add_argument("--lockstep", required=True, metavar="PROGRAM")
     parser.add_argument("--compare-case", required=True, metavar="PROGRAM", help="built from compare_case.cpp")
     parser.add_argument("--model", type=list_of(MODELS), default=USUAL_MODELS, metavar="LIST",
-                        help=f"of {','.join(MODELS)}; default: {','.join(USUAL_MODELS)}. mlp, cnn and gpt are networks of "
-                        "one's own, of torch's layers; program_... are exported")
+                        help=f"of {','.join(MODELS)}; default: {','.join(USUAL_MODELS)}. mlp, wide_mlp, cnn and gpt are networks "
+                        "of one's own, of torch's layers; program_... are exported")
     parser.add_argument("--kernels", choices=["auto", "torch"], default="auto",
                         help="of lockstep's cases; torch: as a network of one's own has them. Judges times beside DDP's alone")
     parser.add_argument("--precision", choices=PRECISIONS, help="default: all")

@@ -1,5 +1,5 @@
-// Networks of one's own, of torch's layers, as a user writes them: an MLP, a CNN, and the GPT of
-// examples/character_gpt.cpp. twin/own_models.py has their Python side.
+// Networks of one's own, of torch's layers, as a user writes them: an MLP, one of 214 MB, a CNN, and the GPT
+// of examples/character_gpt.cpp. twin/own_models.py has their Python side.
 //
 // From the same seed both have the same initial weights: C++ and Python draw them in the same order, which is
 // that of the members here.
@@ -38,6 +38,18 @@ struct Mlp : nn::Module {
   nn::Linear first = register_module("first", nn::Linear(784, 512));
   nn::Linear second = register_module("second", nn::Linear(512, 512));
   nn::Linear last = register_module("last", nn::Linear(512, 10));
+};
+
+struct WideMlp : nn::Module {
+  torch::Tensor forward(const torch::Tensor& X) {
+    const auto h = torch::relu(second(torch::relu(first(X.flatten(1)))));
+    return last(torch::relu(fourth(torch::relu(third(h)))));
+  }
+  nn::Linear first = register_module("first", nn::Linear(784, 4096));
+  nn::Linear second = register_module("second", nn::Linear(4096, 4096));
+  nn::Linear third = register_module("third", nn::Linear(4096, 4096));
+  nn::Linear fourth = register_module("fourth", nn::Linear(4096, 4096));
+  nn::Linear last = register_module("last", nn::Linear(4096, 10));
 };
 
 // Its weights have the memory format in which torch's convolutions are fastest, as Python's have.
@@ -93,6 +105,7 @@ NetFactory<Net> seeded(uint64_t seed) {
 // No factory for a name that is none of these.
 inline std::optional<ModelFactory> factory(const std::string& name, uint64_t seed) {
   if (name == "mlp") return seeded<Mlp>(seed);
+  if (name == "wide_mlp") return seeded<WideMlp>(seed);
   if (name == "cnn") return seeded<Cnn>(seed);
   if (name == "gpt") return seeded<Gpt>(seed).loss(token_cross_entropy());
   return std::nullopt;
@@ -128,10 +141,13 @@ inline std::optional<Batch> rows(const std::string& model) {
   return std::nullopt;
 }
 
-// How the GPT is trained; the others take plain SGD.
-inline void set_gpt_options(ReplicaOptions& options) {
-  options.clip_norm = 1;
+// How the GPT and the wide MLP are trained; the others take plain SGD.
+inline void set_options(const std::string& model, ReplicaOptions& options) {
+  const bool text = model.ends_with("gpt");
+  if (!text && model != "wide_mlp") return;
   options.optimizer.kind = OptimizerKind::kAdamW;
+  if (!text) return;
+  options.clip_norm = 1;
   options.optimizer.group = [](const std::string&, const torch::Tensor& param) {
     return GroupOptions{.weight_decay = param.dim() < 2 ? 0 : .1};
   };

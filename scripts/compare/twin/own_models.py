@@ -1,5 +1,5 @@
-"""Networks of one's own, of torch's layers, as a user writes them: an MLP, a CNN, and the GPT of examples/character_gpt.cpp.
-own_models.h has their C++ side. The networks of PROGRAMS are exported, and lockstep trains the file.
+"""Networks of one's own, of torch's layers, as a user writes them: an MLP, one of 214 MB, a CNN, and the GPT of
+examples/character_gpt.cpp. own_models.h has their C++ side. The networks of PROGRAMS are exported, and lockstep trains the file.
 
 From the same seed both have the same initial weights: C++ and Python draw them in the same order.
 """
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 from torch import nn
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn import functional as F
 
 from twin.resnet18 import PlainTwin, build
@@ -41,6 +42,20 @@ class MlpTwin(PlainTwin):
     def __init__(self):
         super().__init__(nn.Sequential(nn.Flatten(), nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(),
                                        nn.Linear(512, 10)))
+
+
+class WideMlpTwin(PlainTwin):
+    def __init__(self):
+        layers = [nn.Flatten(), nn.Linear(784, 4096), nn.ReLU()]
+        for _ in range(3):
+            layers += [nn.Linear(4096, 4096), nn.ReLU()]
+        super().__init__(nn.Sequential(*layers, nn.Linear(4096, 10)))
+        self.optimizer = torch.optim.AdamW(self.net.parameters(), lr=0.0, weight_decay=0.0, fused=True)
+
+    def shard(self):
+        """Lets each rank keep a part of the optimizer's state; call it once the ranks have joined."""
+        self.optimizer = ZeroRedundancyOptimizer(self.net.parameters(), torch.optim.AdamW, parameters_as_bucket_view=True,
+                                                 lr=0.0, weight_decay=0.0, fused=True)
 
 
 class CnnTwin(PlainTwin):
@@ -104,7 +119,7 @@ def mobilenet():
 
 PROGRAMS = dict(program_resnet18=lambda: PlainTwin(build(torch.initial_seed(), "normal")), program_gpt=GptTwin,
                 program_mobilenet=lambda: PlainTwin(mobilenet()))
-OWN_MODELS = dict(mlp=MlpTwin, cnn=CnnTwin, gpt=GptTwin) | PROGRAMS
+OWN_MODELS = dict(mlp=MlpTwin, wide_mlp=WideMlpTwin, cnn=CnnTwin, gpt=GptTwin) | PROGRAMS
 
 
 def make_own_twin(name, seed):

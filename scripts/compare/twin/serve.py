@@ -29,6 +29,8 @@ def join_ranks(run, store):
     # the graph never changes.
     run.loss_sum_of = torch.nn.parallel.DistributedDataParallel(
         run.twin, gradient_as_bucket_view=True, broadcast_buffers=False, static_graph=True)
+    if run.args.shard:
+        run.twin.shard()
 
 
 @contextlib.contextmanager
