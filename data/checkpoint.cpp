@@ -298,11 +298,11 @@ void write_checkpoint(const fs::path& given, const Checkpoint& checkpoint) {
 
 void verify_checkpoint(const fs::path& folder) { verified_files(folder); }
 
-Checkpoint read_checkpoint(const fs::path& folder) {
+Checkpoint read_checkpoint(const fs::path& folder, const TensorAllocator& memory) {
   Checkpoint checkpoint;
   for (const auto& name : verified_files(folder)) {
     if (is_tensor_file(name)) {
-      checkpoint.tensors.emplace(name, load_safetensors(folder / name));
+      checkpoint.tensors.emplace(name, load_safetensors(folder / name, {}, memory));
       continue;
     }
     try {

@@ -33,8 +33,9 @@ void write_checkpoint(const std::filesystem::path& folder, const Checkpoint& che
 // Reads all files and compares them with the manifest. Throws WeightsError that says what is wrong.
 void verify_checkpoint(const std::filesystem::path& folder);
 
-// Verifies and reads the checkpoint. Throws WeightsError.
-Checkpoint read_checkpoint(const std::filesystem::path& folder);
+// Verifies and reads the checkpoint. memory: for the tensors. Throws WeightsError.
+Checkpoint read_checkpoint(const std::filesystem::path& folder,
+                           const TensorAllocator& memory = heap_memory());
 
 // Lets the link `name` in the checkpoint's parent point to it; replaces an older link at once. Throws
 // OutputError.

@@ -159,15 +159,15 @@ SafetensorsLayout layout_of(const TensorFile& file) {
 
 }  // namespace
 
-TensorFile load_safetensors(const fs::path& path,
-                            const std::function<void(const TensorFile& shapes)>& check) {
+TensorFile load_safetensors(const fs::path& path, const std::function<void(const TensorFile& shapes)>& check,
+                            const TensorAllocator& memory) {
   const InputFile input(path);
   auto [header, data] = read_header(input);
   if (check) check(shapes_of(header));
 
   TensorFile file = {{}, std::move(header.metadata)};
   for (auto& [name, dtype, shape, begin, end] : header.tensors) {
-    auto tensor = torch::empty(shape, torch_dtype(dtype));
+    auto tensor = memory(shape, torch_dtype(dtype));
     const std::span values(static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes());
     input.read(data + begin, values);
     // A C++ bool is 0 or 1.

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include <lockstep/support/tensor_allocator.h>
 #include <lockstep/support/types.h>
 
 namespace lockstep {
@@ -26,9 +27,11 @@ struct TensorFile {
 // Reads a whole file into contiguous host tensors that need no gradient, in the file's order. Throws
 // WeightsError, with the file's name, what was found and what was expected, for a missing, damaged or hostile
 // file. The tensors never take more memory than the file has bytes. check: is given what
-// read_safetensors_shapes() returns, before values are read; what it throws, is thrown.
+// read_safetensors_shapes() returns, before values are read; what it throws, is thrown. memory: for the
+// tensors.
 TensorFile load_safetensors(const std::filesystem::path& path,
-                            const std::function<void(const TensorFile& shapes)>& check = {});
+                            const std::function<void(const TensorFile& shapes)>& check = {},
+                            const TensorAllocator& memory = heap_memory());
 
 // Reads the header alone: the same tensors without values, on the meta device. Throws as load_safetensors()
 // does, but for values.

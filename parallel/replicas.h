@@ -179,7 +179,8 @@ class Replicas {
   // attached modules, what keep() was called with, the number of steps, and torch's generators. Complete in
   // the process of rank 0. data/train_checkpoint.h keeps it in files. An epoch is the caller's: steps taken /
   // steps per epoch. Throws UsageError for an optimizer with parameters of no attached module.
-  TrainState state() { return loop_.state(); }
+  // memory: for the copies of weights and optimizers, as in Trainer::state().
+  TrainState state(const TensorAllocator& memory = heap_memory()) { return loop_.state(memory); }
 
   // Goes on from process 0's state; the argument of other processes is ignored: so that all do the same, let
   // process 0 alone look whether there is a checkpoint, and give load() state() if there is none. Sums not

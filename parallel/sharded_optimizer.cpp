@@ -96,10 +96,12 @@ torch::optim::Optimizer& ShardedOptimizer::optimizer() { return *parts_->optimiz
 
 int64_t ShardedOptimizer::state_bytes() const { return parts_->state_bytes(); }
 
-std::vector<NamedTensor> ShardedOptimizer::state(const torch::nn::Module& module, Endpoint& endpoint) {
+std::vector<NamedTensor> ShardedOptimizer::state(const torch::nn::Module& module, Endpoint& endpoint,
+                                                 const TensorAllocator& memory) {
   const torch::NoGradGuard no_grad;
-  return or_end_all(endpoint,
-                    [&] { return parts_->state(names_in(module), endpoint, /*keep=*/endpoint.rank() == 0); });
+  return or_end_all(endpoint, [&] {
+    return parts_->state(names_in(module), endpoint, endpoint.rank() == 0 ? &memory : nullptr);
+  });
 }
 
 void ShardedOptimizer::load(const std::vector<NamedTensor>& state, const torch::nn::Module& module,

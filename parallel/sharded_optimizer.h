@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/support/tensor_allocator.h>
 #include <lockstep/support/types.h>
 
 namespace lockstep {
@@ -86,8 +87,10 @@ class ShardedOptimizer {
   // Returns what Replicas::state() has of an unsharded optimizer: the rates of the groups, "lr" (groups)
   // double, and each parameter's state by torch's names and the module's: "exp_avg.conv1.weight", with the
   // parameter's shape, and "step.conv1.weight", () int64. Copies on the host, on rank 0; nothing elsewhere.
-  // Gathers one bucket at a time. Throws UsageError for a parameter of another module.
-  std::vector<NamedTensor> state(const torch::nn::Module& module, Endpoint& endpoint);
+  // memory: for the copies. Gathers one bucket at a time. Throws UsageError for a parameter of another
+  // module.
+  std::vector<NamedTensor> state(const torch::nn::Module& module, Endpoint& endpoint,
+                                 const TensorAllocator& memory = heap_memory());
 
   // Goes on from the state of a sharded or an unsharded optimizer, of any number of ranks, which every rank
   // gives. Throws as state() does, and WeightsError on all ranks, changing nothing, if it is the state of

@@ -23,6 +23,7 @@
 #include <lockstep/parallel/timing/step_times.h>
 #include <lockstep/parallel/trainer_options.h>
 #include <lockstep/parallel/training/evaluation.h>
+#include <lockstep/support/tensor_allocator.h>
 #include <lockstep/support/train_state.h>
 #include <lockstep/support/types.h>
 
@@ -160,7 +161,9 @@ class Trainer {
   // others the tensors of the model and the optimizer are left out. Sums that take_sums() has not returned
   // are not part of it. Throws the error that ended a collective, and UsageError, after which training can go
   // on, for an optimizer of a factory whose state is not known (optimizer_options.h).
-  TrainState state();
+  // memory: for the copies of weights, optimizer and average; with options.shard file_memory() lets the
+  // process of rank 0 have them without holding all of them.
+  TrainState state(const TensorAllocator& memory = heap_memory());
 
   // Goes on from process 0's state; the argument of other processes is ignored. With as many replicas in the
   // world as in the state, the same options and devices, the next steps give the same bits as those of the
@@ -238,7 +241,7 @@ class Trainer {
   torch::Tensor gather_over_ranks(const std::function<torch::Tensor(size_t local)>& own);
   void throw_if_aborted();
   void with_shared_buffers(bool averaged, const std::function<void()>& action);
-  std::vector<NamedTensor> copies_of(int local, bool averaged);
+  std::vector<NamedTensor> copies_of(int local, bool averaged, const TensorAllocator& memory);
 
   const TrainerOptions options_;
   ReplicaWorkers workers_;

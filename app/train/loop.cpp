@@ -48,7 +48,8 @@ double scaled_to_epoch(double seconds, int64_t steps, const TrainPlan& plan) {
 
 }  // namespace
 
-TrainLoop::TrainLoop(const TrainPlan& plan, const TrainFlags& flags, Recorder& record, const RunState* resume)
+TrainLoop::TrainLoop(const TrainPlan& plan, const TrainFlags& flags, Recorder& record,
+                     const std::optional<RunState>& resume)
     : plan_(plan),
       flags_(flags),
       record_(record),

@@ -26,10 +26,10 @@ namespace lockstep {
 // and all make the same calls.
 class TrainLoop {
  public:
-  // resume: goes on from there; in other processes than the first only the pointer's presence counts. Keeps
+  // resume: goes on from there; in other processes than the first only that there is one counts. Keeps
   // references to the plan, the flags and the recorder.
   TrainLoop(const TrainPlan& plan, const TrainFlags& flags, Recorder& record,
-            const RunState* resume = nullptr);
+            const std::optional<RunState>& resume = std::nullopt);
 
   // Throws after the current step: LossError if the loss is not finite and going back did not help,
   // InterruptedError if a signal came, OutputError if an output cannot be written. All processes throw these

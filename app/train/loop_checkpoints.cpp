@@ -44,8 +44,8 @@ void TrainLoop::save_if_new() {
 void TrainLoop::save(std::optional<double> score) {
   const bool within_epoch = position_.step > 0;
   if (within_epoch) take_sums();  // waits for the step
-  const auto state = [&] {
-    RunState own{.trainer = trainer_.state(), .position = position_};
+  const auto state = [&](const TensorAllocator& memory) {
+    RunState own{.trainer = trainer_.state(memory), .position = position_};
     require_finite(own.trainer);
     const double now = record_.now();
     schedule_.made(steps_done_, now);

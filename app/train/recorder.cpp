@@ -133,11 +133,14 @@ void Recorder::epoch(const EpochReport& report, std::span<const double> accuracy
   if (wants_step_lines()) print_curve();
 }
 
-void Recorder::checkpoint(const std::function<RunState()>& state, std::optional<double> score) {
+void Recorder::checkpoint(const std::function<RunState(const TensorAllocator&)>& state,
+                          std::optional<double> score) {
   const Stopwatch began;
   const auto& writer = to_.kept.checkpoints;
   if (writer) attempt([&] { writer->finish(); });
-  auto own = state();
+  // No replica has all of a sharded state: process 0 need not hold all of it either.
+  const bool shards = plan_.trainer.shard != Shard::kNone;
+  auto own = state(writer && shards ? file_memory(writer->run().checkpoints()) : heap_memory());
   if (!writer) return;
   own.plan = plan_fields(plan_);
   own.environment = environment_json();

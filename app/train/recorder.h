@@ -63,9 +63,9 @@ class Recorder {
   void epoch(const EpochReport& report, std::span<const double> accuracy);
 
   // Waits for the checkpoint under way, so that memory holds one at most, and queues one of the state that
-  // `state` returns. Every process calls `state`. score: RunPosition::last_score(), if the model was
-  // evaluated at this step.
-  void checkpoint(const std::function<RunState()>& state, std::optional<double> score);
+  // `state` returns. Every process calls `state`, with the memory for its tensors. score:
+  // RunPosition::last_score(), if the model was evaluated at this step.
+  void checkpoint(const std::function<RunState(const TensorAllocator&)>& state, std::optional<double> score);
 
   // A collective: the state of the newest checkpoint, as KeptRun::newest_state().
   RunState newest_state();

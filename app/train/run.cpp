@@ -107,12 +107,13 @@ Thrown keep(TrainLoop& loop, const TrainPlan& plan, const TrainFlags& flags, Run
 }  // namespace
 
 RunReport run_and_keep(const TrainPlan& plan, const TrainFlags& flags, Recorder& record, RunOutputs& outputs,
-                       const RunState* resume) {
+                       std::optional<RunState> resume) {
   std::optional<TrainLoop> loop;
   RunReport report;
   Ending ending{.keeps_weights = true, .agreed = true};
   if (const auto thrown = thrown_by([&] {
         loop.emplace(plan, flags, record, resume);
+        resume.reset();  // its tensors are the trainer's now
         report = loop->run();
       })) {
     ending = ending_of(thrown, plan);

@@ -16,7 +16,7 @@ namespace lockstep {
 // first error of a file that is kept, else the one that has ended the run; MemoryError as out_of_memory().
 // resume: as of TrainLoop.
 RunReport run_and_keep(const TrainPlan& plan, const TrainFlags& flags, Recorder& record, RunOutputs& outputs,
-                       const RunState* resume = nullptr);
+                       std::optional<RunState> resume = std::nullopt);
 
 // The same for a run that prints and keeps nothing.
 RunReport run_silently(const TrainPlan& plan, TrainFlags flags);

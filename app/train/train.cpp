@@ -88,11 +88,14 @@ TrainPlan prepare(TrainFlags& flags, TrainWorld& world, RunOutputs& outputs) {
   return plan;
 }
 
-// Returns the state that all processes go on from: process 0 has it. Null for a run from the start.
-const RunState* resumed_state(const TrainFlags& flags, const KeptRun& kept) {
-  static const RunState kOfProcess0;
-  if (kept.found) return &kept.found->state;
-  return flags.resume ? &kOfProcess0 : nullptr;
+// Returns the state that all processes go on from, which process 0 has; empty for a run from the start. It
+// leaves `kept`: nothing else would free its tensors before the run ends.
+std::optional<RunState> take_resumed_state(const TrainFlags& flags, KeptRun& kept) {
+  if (!kept.found) return flags.resume ? std::optional(RunState()) : std::nullopt;
+  auto state = kept.found->state;
+  kept.found->state.trainer = TrainState();
+  kept.found->state.trainer.steps = state.trainer.steps;
+  return state;
 }
 
 // Composes a run of its parts, in every process. Several processes have joined.
@@ -116,7 +119,7 @@ void run_train(TrainWorld& world, TrainFlags& flags, CLI::App& train) {
     if (world.leads()) outputs.kept.begin(plan, flags);
     return {};
   });
-  record.result(run_and_keep(plan, flags, record, outputs, resumed_state(flags, outputs.kept)));
+  record.result(run_and_keep(plan, flags, record, outputs, take_resumed_state(flags, outputs.kept)));
   // Several processes have agreed for the last time before they left each other.
   if (world.single_process()) InterruptGuard::stop_if_signalled("after the run was done");
 }

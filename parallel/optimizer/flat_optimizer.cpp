@@ -139,16 +139,16 @@ std::vector<NamedTensor> FlatOptimizer::steps() const {
   return result;
 }
 
-std::vector<NamedTensor> FlatOptimizer::host_copies(bool keep) {
+std::vector<NamedTensor> FlatOptimizer::host_copies(const TensorAllocator* memory) {
   const torch::NoGradGuard no_grad;
   make_state();
   std::vector<NamedTensor> result;
   for (size_t i = 0; i < moments_.size(); ++i) {
-    const auto copies = moments_[i].host_copies(moment_names(options_.kind)[i], keep);
+    const auto copies = moments_[i].host_copies(moment_names(options_.kind)[i], memory);
     result.insert(result.end(), copies.begin(), copies.end());
   }
-  if (!keep) return result;
-  const auto counts = lockstep::host_copies(steps());
+  if (!memory) return result;
+  const auto counts = lockstep::host_copies(steps(), *memory);
   result.insert(result.end(), counts.begin(), counts.end());
   return result;
 }

@@ -26,7 +26,7 @@ class FlatOptimizer final : public Optimizer {
   // On a GPU a changed rate queues a fill per group.
   void set_lr(double lr) override;
   void step(const torch::Tensor& scale) override;
-  std::vector<NamedTensor> host_copies(bool keep) override;
+  std::vector<NamedTensor> host_copies(const TensorAllocator* memory) override;
   std::vector<NamedTensor> expected(const std::vector<NamedTensor>& state) override;
   void load(const std::vector<NamedTensor>& state, Endpoint& endpoint) override;
   bool count_steps_by_parameter(bool by_parameter) override;

@@ -10,6 +10,7 @@
 
 #include <lockstep/parallel/optimizer/flat_ranges.h>
 #include <lockstep/parallel/optimizer/optimizer_options.h>
+#include <lockstep/support/tensor_allocator.h>
 #include <lockstep/support/types.h>
 
 namespace lockstep {
@@ -37,8 +38,8 @@ class Optimizer {
 
   // Returns host copies of what the steps keep from one to the next, by torch's name and the parameter's:
   // "exp_avg.conv1.weight"; "step" may be one for all. Some are made by the first step. A collective if the
-  // ranks own parts. keep: else none are kept.
-  virtual std::vector<NamedTensor> host_copies(bool keep) = 0;
+  // ranks own parts. memory: for the copies; null: this rank keeps none.
+  virtual std::vector<NamedTensor> host_copies(const TensorAllocator* memory) = 0;
 
   // Returns tensors with the names, shapes and dtypes of what load() takes, if that is as far as this state:
   // their values do not matter.

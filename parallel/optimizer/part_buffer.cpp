@@ -65,14 +65,15 @@ void PartBuffer::for_each(const std::function<void(const NamedTensor& tensor)>& 
   }
 }
 
-std::vector<NamedTensor> PartBuffer::host_copies(const std::string& prefix, bool keep) const {
+std::vector<NamedTensor> PartBuffer::host_copies(const std::string& prefix,
+                                                 const TensorAllocator* memory) const {
   const torch::NoGradGuard no_grad;
   std::vector<NamedTensor> result;
   // Buckets lie in the reverse order of registration.
   for_each([&](const NamedTensor& item) {
-    if (!keep) return;
+    if (!memory) return;
     const auto& tensor = item.tensor;
-    result.push_back({prefix + item.name, torch::empty(tensor.sizes(), tensor.scalar_type()).copy_(tensor)});
+    result.push_back({prefix + item.name, (*memory)(tensor.sizes(), tensor.scalar_type()).copy_(tensor)});
   });
   const auto place = [&](const NamedTensor& item) {
     return std::find(order_->names.begin(), order_->names.end(), item.name.substr(prefix.size()));

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <lockstep/parallel/gradients/bucket_parts.h>
+#include <lockstep/support/tensor_allocator.h>
 #include <lockstep/support/types.h>
 
 namespace lockstep {
@@ -45,9 +46,9 @@ class PartBuffer {
   // and on its device. They are views of this memory if this rank has everything.
   void for_each(const std::function<void(const NamedTensor& tensor)>& take) const;
 
-  // A collective of parts: host copies of all of these with names that begin with `prefix`. keep: else none
-  // are kept.
-  std::vector<NamedTensor> host_copies(const std::string& prefix, bool keep) const;
+  // A collective of parts: host copies of all of these with names that begin with `prefix`. memory: for the
+  // copies; null: this rank keeps none.
+  std::vector<NamedTensor> host_copies(const std::string& prefix, const TensorAllocator* memory) const;
 
   // A collective of parts: writes everything into a buffer of this layout.
   void write_to(const torch::Tensor& flat) const;

@@ -39,8 +39,9 @@ struct ShardedOptimizer::Parts {
   // Throws what `name_of` throws for a parameter.
   void require_named(const NameOfParameter& name_of) const;
 
-  // As ShardedOptimizer::state(), on the ranks that keep it; others get nothing.
-  std::vector<NamedTensor> state(const NameOfParameter& name_of, Endpoint& endpoint, bool keep);
+  // As ShardedOptimizer::state(). memory: for the copies; null: nothing is returned.
+  std::vector<NamedTensor> state(const NameOfParameter& name_of, Endpoint& endpoint,
+                                 const TensorAllocator* memory);
 
   // Throws as require_optimizer_state() does.
   void require(const std::vector<NamedTensor>& state, const NameOfParameter& name_of,
@@ -80,7 +81,7 @@ struct ShardedOptimizer::Parts {
   struct Fields;
   std::vector<Fields> told_fields(Endpoint& endpoint) const;
   void gather_fields(const SlicedParams& sliced, size_t bucket, std::vector<Fields>& fields,
-                     Endpoint& endpoint, bool keep) const;
+                     Endpoint& endpoint, const TensorAllocator* memory) const;
 
   void require_same_rank(const Endpoint& endpoint);
 

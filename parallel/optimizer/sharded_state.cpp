@@ -82,7 +82,7 @@ std::vector<ShardedOptimizer::Parts::Fields> ShardedOptimizer::Parts::told_field
 // One field of all parameters of the bucket after the other. `fields` are those of all slots.
 void ShardedOptimizer::Parts::gather_fields(const SlicedParams& sliced, size_t bucket,
                                             std::vector<Fields>& fields, Endpoint& endpoint,
-                                            bool keep) const {
+                                            const TensorAllocator* memory) const {
   std::vector<size_t> numbers(sliced.end(bucket) - sliced.first(bucket));  // of the slots
   size_t most = 0;
   for (size_t i = 0; i < slots.size(); ++i) {
@@ -106,21 +106,21 @@ void ShardedOptimizer::Parts::gather_fields(const SlicedParams& sliced, size_t b
     }
     const auto whole = sliced.gathered(bucket, own, endpoint);
     for (size_t i = 0; i < numbers.size(); ++i) {
-      if (!keep || !gathers(numbers[i])) continue;
-      fields[numbers[i]].tensors[k] = host_copies({{"", whole[i]}}).front().tensor;
+      if (!memory || !gathers(numbers[i])) continue;
+      fields[numbers[i]].tensors[k] = host_copies({{"", whole[i]}}, *memory).front().tensor;
     }
   }
 }
 
 std::vector<NamedTensor> ShardedOptimizer::Parts::state(const NameOfParameter& name_of, Endpoint& endpoint,
-                                                        bool keep) {
+                                                        const TensorAllocator* memory) {
   require_named(name_of);
   require_same_rank(endpoint);
   auto fields = told_fields(endpoint);
   for (const auto& sliced : placed) {
-    for (size_t b = 0; b < sliced.buckets(); ++b) gather_fields(sliced, b, fields, endpoint, keep);
+    for (size_t b = 0; b < sliced.buckets(); ++b) gather_fields(sliced, b, fields, endpoint, memory);
   }
-  if (!keep) return {};
+  if (!memory) return {};
   std::vector<NamedTensor> result = {{"lr", rates_of(*optimizer)}};
   for (size_t i = 0; i < slots.size(); ++i) {
     const auto name = name_of(slots[i].param);
@@ -131,7 +131,7 @@ std::vector<NamedTensor> ShardedOptimizer::Parts::state(const NameOfParameter& n
     }
     for (size_t k = 0; k < fields[i].names.size(); ++k) {
       if (fields[i].there[k])
-        result.push_back({name_of_field(fields[i].names[k], name), fields[i].tensors[k].clone()});
+        result.push_back({name_of_field(fields[i].names[k], name), fields[i].tensors[k]});
     }
   }
   return result;

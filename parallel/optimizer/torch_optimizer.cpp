@@ -157,8 +157,8 @@ std::vector<NamedTensor> TorchOptimizer::tensors() {
   return result;
 }
 
-std::vector<NamedTensor> TorchOptimizer::host_copies(bool keep) {
-  return keep ? lockstep::host_copies(tensors()) : std::vector<NamedTensor>();
+std::vector<NamedTensor> TorchOptimizer::host_copies(const TensorAllocator* memory) {
+  return memory ? lockstep::host_copies(tensors(), *memory) : std::vector<NamedTensor>();
 }
 
 std::vector<NamedTensor> TorchOptimizer::expected(const std::vector<NamedTensor>& state) {

@@ -34,7 +34,7 @@ class TorchOptimizer final : public Optimizer {
   void step(const torch::Tensor& scale) override;
   // Throws UsageError for an optimizer that is not of torch::optim.
   void require_known_state() override { tensors(); }
-  std::vector<NamedTensor> host_copies(bool keep) override;
+  std::vector<NamedTensor> host_copies(const TensorAllocator* memory) override;
   // Throws WeightsError for one.
   std::vector<NamedTensor> expected(const std::vector<NamedTensor>& state) override;
   void load(const std::vector<NamedTensor>& state, Endpoint& endpoint) override;

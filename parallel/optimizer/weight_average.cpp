@@ -42,8 +42,8 @@ std::vector<NamedTensor> WeightAverage::tensors() const {
   return result;
 }
 
-std::vector<NamedTensor> WeightAverage::host_copies(bool keep) const {
-  return averages_ ? averages_->host_copies({}, keep) : std::vector<NamedTensor>();
+std::vector<NamedTensor> WeightAverage::host_copies(const TensorAllocator* memory) const {
+  return averages_ ? averages_->host_copies({}, memory) : std::vector<NamedTensor>();
 }
 
 std::vector<NamedTensor> WeightAverage::expected() const {

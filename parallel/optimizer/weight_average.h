@@ -35,7 +35,7 @@ class WeightAverage {
 
   // Host copies of the averages of all ranks; none before the first update. A collective if ranks own parts.
   // keep: else none are kept.
-  std::vector<NamedTensor> host_copies(bool keep) const;
+  std::vector<NamedTensor> host_copies(const TensorAllocator* memory) const;
 
   // Returns what load() takes, with other values: the parameters themselves.
   std::vector<NamedTensor> expected() const;

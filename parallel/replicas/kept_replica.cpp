@@ -103,10 +103,11 @@ std::vector<NamedTensor> KeptReplica::optimizers() const {
   return all;
 }
 
-std::vector<NamedTensor> KeptReplica::sharded_optimizers(Endpoint& endpoint, bool keep) const {
+std::vector<NamedTensor> KeptReplica::sharded_optimizers(Endpoint& endpoint,
+                                                         const TensorAllocator* memory) const {
   std::vector<NamedTensor> all;
   for_each_sharded([&](const auto& name, auto& parts, const auto& name_of) {
-    append(all, with_prefix(name, parts.state(name_of, endpoint, keep)));
+    append(all, with_prefix(name, parts.state(name_of, endpoint, memory)));
   });
   return all;
 }

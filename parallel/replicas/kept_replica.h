@@ -24,8 +24,8 @@ class KeptReplica {
   // module.
   std::vector<NamedTensor> optimizers() const;
 
-  // A collective: that of sharded ones. keep: else nothing is returned.
-  std::vector<NamedTensor> sharded_optimizers(Endpoint& endpoint, bool keep) const;
+  // A collective: that of sharded ones. memory: for the copies; null: nothing is returned.
+  std::vector<NamedTensor> sharded_optimizers(Endpoint& endpoint, const TensorAllocator* memory) const;
 
   // Buffers, and tensors that the user keeps.
   std::vector<NamedTensor> own() const;

@@ -80,7 +80,7 @@ TrainState state_of_first(ReplicaLoop& loop, const TrainState& given) {
 
 }  // namespace
 
-TrainState ReplicaLoop::state() {
+TrainState ReplicaLoop::state(const TensorAllocator& memory) {
   auto& parts = *parts_;
   parts.compare_batches();
   const bool leads = first_rank() == 0;
@@ -99,11 +99,11 @@ TrainState ReplicaLoop::state() {
                                         {"device", device_generator_state(endpoint.device())}};
     append(own, with_prefix("buffers", replica.own()));
     auto all = gather_bytes(to_bytes(own), endpoint);
-    auto sharded = replica.sharded_optimizers(endpoint, local == 0 && leads);
+    auto sharded = replica.sharded_optimizers(endpoint, local == 0 && leads ? &memory : nullptr);
     if (local != 0 || !leads) return;
     packed = std::move(all);
-    state.model = host_copies(parts.tensors(local, false));
-    state.optimizer = host_copies(optimizers);
+    state.model = host_copies(parts.tensors(local, false), memory);
+    state.optimizer = host_copies(optimizers, memory);
     append(state.optimizer, std::move(sharded));
   });
   throw_if_aborted(*parts.communicator);

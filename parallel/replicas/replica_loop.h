@@ -15,6 +15,7 @@
 #include <lockstep/parallel/gradient_sync.h>
 #include <lockstep/parallel/process_group.h>
 #include <lockstep/parallel/replicas/step.h>
+#include <lockstep/support/tensor_allocator.h>
 #include <lockstep/support/train_state.h>
 
 namespace torch::optim {
@@ -70,7 +71,7 @@ class ReplicaLoop {
   NamedSums evaluate(const Dealt& batch);
   NamedSums take_sums();
   void run(const std::function<void(int local, Endpoint& endpoint)>& task);
-  TrainState state();
+  TrainState state(const TensorAllocator& memory);
   void load(const TrainState& state);
   void check_sync();
   void barrier();

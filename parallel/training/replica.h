@@ -94,7 +94,7 @@ class Replica {
 
   // Host copies of all averages; none without ReplicaOptions::ema, and before the first update. A collective
   // if ranks own parts. keep: else none are kept.
-  std::vector<NamedTensor> average_copies(bool keep) const;
+  std::vector<NamedTensor> average_copies(const TensorAllocator* memory) const;
 
   // Returns what such a state has, with other values; none without ReplicaOptions::ema.
   std::vector<NamedTensor> expected_average() const {

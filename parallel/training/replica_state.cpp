@@ -124,11 +124,11 @@ void require_generators(torch::Device device, const ReplicaState& own) {
   if (!device.is_cpu()) require_generator_state(device, own.device_generator);
 }
 
-std::vector<NamedTensor> host_copies(const std::vector<NamedTensor>& tensors) {
+std::vector<NamedTensor> host_copies(const std::vector<NamedTensor>& tensors, const TensorAllocator& memory) {
   std::vector<NamedTensor> result;
   for (const auto& [name, tensor] : tensors) {
     result.push_back(
-        {.name = name, .tensor = torch::empty(tensor.sizes(), tensor.scalar_type()).copy_(tensor.detach())});
+        {.name = name, .tensor = memory(tensor.sizes(), tensor.scalar_type()).copy_(tensor.detach())});
   }
   return result;
 }

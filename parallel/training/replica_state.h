@@ -6,6 +6,7 @@
 
 #include <span>
 
+#include <lockstep/support/tensor_allocator.h>
 #include <lockstep/support/train_state.h>
 #include <lockstep/support/types.h>
 
@@ -33,7 +34,8 @@ void set_generators(int local, std::span<const torch::Device> devices, const Rep
 void require_generators(torch::Device device, const ReplicaState& own);
 
 // Returns contiguous copies on the host, of these tensors or of the module's buffers.
-std::vector<NamedTensor> host_copies(const std::vector<NamedTensor>& tensors);
+std::vector<NamedTensor> host_copies(const std::vector<NamedTensor>& tensors,
+                                     const TensorAllocator& memory = heap_memory());
 std::vector<NamedTensor> host_buffers(const torch::nn::Module& module);
 
 // (n) uint8 on the host. The buffers are those of one module, in its order.

@@ -103,8 +103,8 @@ std::vector<NamedTensor> Replica::average() const {
   return average_ ? average_->tensors() : std::vector<NamedTensor>();
 }
 
-std::vector<NamedTensor> Replica::average_copies(bool keep) const {
-  return average_ ? average_->host_copies(keep) : std::vector<NamedTensor>();
+std::vector<NamedTensor> Replica::average_copies(const TensorAllocator* memory) const {
+  return average_ ? average_->host_copies(memory) : std::vector<NamedTensor>();
 }
 
 std::unique_ptr<AveragesInPlace> Replica::put_average_in_place() {

@@ -106,13 +106,18 @@ void Trainer::with_shared_buffers(bool averaged, const std::function<void()>& ac
   end();
 }
 
-std::vector<NamedTensor> Trainer::weights(int local) { return copies_of(local, /*averaged=*/false); }
+std::vector<NamedTensor> Trainer::weights(int local) {
+  return copies_of(local, /*averaged=*/false, heap_memory());
+}
 
-std::vector<NamedTensor> Trainer::averaged_weights(int local) { return copies_of(local, /*averaged=*/true); }
+std::vector<NamedTensor> Trainer::averaged_weights(int local) {
+  return copies_of(local, /*averaged=*/true, heap_memory());
+}
 
-std::vector<NamedTensor> Trainer::copies_of(int local, bool averaged) {
+std::vector<NamedTensor> Trainer::copies_of(int local, bool averaged, const TensorAllocator& memory) {
   std::vector<NamedTensor> result;
-  with_shared_buffers(averaged, [&] { result = host_copies(distinct_tensors(*model(local).module)); });
+  with_shared_buffers(averaged,
+                      [&] { result = host_copies(distinct_tensors(*model(local).module), memory); });
   return result;
 }
 

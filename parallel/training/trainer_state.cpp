@@ -105,13 +105,13 @@ void require_loss_scale(const LossScaleState& state) {
 
 }  // namespace
 
-TrainState Trainer::state() {
+TrainState Trainer::state(const TensorAllocator& memory) {
   const torch::NoGradGuard no_grad;
   const bool leads = first_rank() == 0;
   follow_requires_grad();
   require_same_history();
   TrainState state;
-  auto weights = this->weights();
+  auto weights = copies_of(0, /*averaged=*/false, memory);
   state.steps = steps_taken_;
   state.lr = lr_state_;
   state.loss_scale = loss_scale();
@@ -128,7 +128,7 @@ TrainState Trainer::state() {
     const auto i = static_cast<size_t>(local);
     auto& replica = *replicas_[i];
     const auto all = gather_bytes(pack(replica.own_state()), endpoint);
-    const bool keeps = leads && local == 0;
+    const auto* const keeps = leads && local == 0 ? &memory : nullptr;
     auto optimizer = replica.optimizer().host_copies(keeps);
     auto average = replica.average_copies(keeps);
     if (local != 0) return;

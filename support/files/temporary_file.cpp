@@ -80,7 +80,7 @@ TemporaryFile create(const fs::path& folder, const Open& open) {
 
 TemporaryFile create_temporary(const fs::path& folder) {
   return create(folder, [](const fs::path& path) {
-    return ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);  // minus the umask
+    return ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);  // minus the umask
   });
 }
 

@@ -7,7 +7,7 @@ namespace lockstep {
 
 struct TemporaryFile {
   std::filesystem::path path;
-  int fd = -1;  // open for writing, and locked (flock) until it is closed
+  int fd = -1;  // open for reading and writing, and locked (flock) until it is closed
 };
 
 // Creates ".lockstep-HOST-PID-N.tmp" in this folder, so that it can be renamed to another name there. The

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include <lockstep/parallel/trainer.h>
@@ -57,6 +58,31 @@ TrainState continued(const TrainState& state, int world, Shard shard) {
 }
 
 }  // namespace
+
+TEST_CASE("weights, optimizer and average of a state lie in the memory that it is given") {
+  for (const auto shard : kAll) {
+    INFO("shard " << name_of(kShardNames, shard));
+    auto trainer = make_trainer(wide_layers(), adamw(2, shard));
+    train(trainer, 2);
+    std::unordered_set<const void*> given;
+    const auto state = trainer.state([&](torch::IntArrayRef shape, torch::ScalarType dtype) {
+      const auto tensor = torch::empty(shape, dtype);
+      given.insert(tensor.const_data_ptr());
+      return tensor;
+    });
+    size_t count = 0;
+    for (const auto* part : {&state.model, &state.optimizer, &state.average}) {
+      for (const auto& [name, tensor] : *part) {
+        INFO(name);
+        CHECK(given.contains(tensor.const_data_ptr()));
+        ++count;
+      }
+    }
+    CHECK(count == 6 + 13 + 6);
+    CHECK(given.size() == count);
+    check_same_states(state, trainer.state());
+  }
+}
 
 TEST_CASE("a sharded state is the unsharded one, whole, on any number of replicas") {
   for (const int world : {1, 2, 5}) {

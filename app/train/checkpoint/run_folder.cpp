@@ -81,7 +81,7 @@ using Warn = std::function<void(const std::string&)>;
 
 // Throws WeightsError, which names the checkpoint.
 RunState read_run(const fs::path& path) {
-  auto checkpoint = read_checkpoint(path);
+  auto checkpoint = read_checkpoint(path, file_memory(path.parent_path()));
   try {
     return read_state(std::move(checkpoint));
   } catch (const WeightsError& error) {

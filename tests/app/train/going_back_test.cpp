@@ -134,7 +134,8 @@ EndedRun run_in(const std::filesystem::path& path, const TrainFlags& options, co
   Recorder record(plan, options, ColorMode::kNever, outputs);
   try {
     result.weights =
-        run_and_keep(plan, options, record, outputs, from ? &from->state : nullptr).weights_sha256;
+        run_and_keep(plan, options, record, outputs, from ? std::optional(from->state) : std::nullopt)
+            .weights_sha256;
   } catch (const NumericError& error) {
     result.error = error.message();
   }

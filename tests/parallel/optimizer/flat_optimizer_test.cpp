@@ -213,7 +213,8 @@ TEST_CASE("parameters with a rate of 0 stay, and their group's state moves on") 
   optimizer.hold(memory.trained(options));
   python_step(optimizer, memory, 0);
   CHECK(memory.params()[0].detach().equal(before));
-  const auto tensors = optimizer.host_copies(/*keep=*/true);
+  const auto heap = heap_memory();
+  const auto tensors = optimizer.host_copies(&heap);
   REQUIRE(tensors.front().name == "exp_avg.p0");
   CHECK(tensors.front().tensor.abs().min().item<double>() > 0);
 }
