@@ -7,26 +7,23 @@
 
 namespace lockstep {
 
-OrderedTasks::OrderedTasks(int threads) {
-  threads_.reserve(static_cast<size_t>(threads));
-  try {
-    for (int i = 0; i < threads; ++i) threads_.push_back(start_thread([this, i] { run(i); }));
-  } catch (...) {
-    end();
-    throw;
-  }
-}
-
-OrderedTasks::~OrderedTasks() { end(); }
-
-void OrderedTasks::end() {
+OrderedTasks::~OrderedTasks() {
   stop_.request_stop();
   for (auto& thread : threads_) thread.join();
+}
+
+// Those that have started wait for tasks where a later one cannot. Holds the mutex.
+void OrderedTasks::start() {
+  threads_.reserve(count_);
+  for (auto i = threads_.size(); i < count_; ++i) {
+    threads_.push_back(start_thread([this, i] { run(static_cast<int>(i)); }));
+  }
 }
 
 void OrderedTasks::post(Task task) {
   {
     const std::lock_guard lock(mutex_);
+    start();
     entries_.push_back({.task = std::move(task)});
   }
   posted_.notify_one();

@@ -1,4 +1,5 @@
-// Threads that work ahead: tasks start and are waited for in the order in which they were posted.
+// Threads that work ahead: tasks start and are waited for in the order in which they were posted. The first
+// task starts the threads.
 #pragma once
 
 #include <condition_variable>
@@ -19,12 +20,12 @@ class OrderedTasks {
   // thread: 0 .. threads - 1. A task that is told to stop should return soon: nobody waits for its result.
   using Task = std::function<void(int thread, const std::stop_token& stop)>;
 
-  // Throws MemoryError if the system cannot start a thread.
-  explicit OrderedTasks(int threads);
+  explicit OrderedTasks(int threads) : count_(static_cast<size_t>(threads)) {}
   ~OrderedTasks();  // tells the tasks that run to stop, and waits for them; others never start
   OrderedTasks(const OrderedTasks&) = delete;
   OrderedTasks& operator=(const OrderedTasks&) = delete;
 
+  // Throws MemoryError, and posts nothing, if the system cannot start a thread.
   void post(Task task);
 
   // Waits for the oldest task that was not waited for, and throws its exception: from then on each call
@@ -42,17 +43,18 @@ class OrderedTasks {
     std::exception_ptr error = {};
   };
 
+  void start();
   void run(int thread);
-  void end();
 
+  const size_t count_;  // of threads
   std::stop_source stop_;
   std::mutex mutex_;
   std::condition_variable_any posted_;
   std::condition_variable done_;
-  std::deque<Entry> entries_;  // those that were not waited for
-  size_t begun_ = 0;           // of entries_
-  std::exception_ptr failed_;  // that wait() has thrown; only its thread uses it
-  std::vector<std::thread> threads_;
+  std::deque<Entry> entries_;         // those that were not waited for
+  size_t begun_ = 0;                  // of entries_
+  std::exception_ptr failed_;         // that wait() has thrown; only its thread uses it
+  std::vector<std::thread> threads_;  // those that have started, under the mutex
 };
 
 }  // namespace lockstep

@@ -1,6 +1,8 @@
 #include <lockstep/tests/catch.h>
 #include <atomic>
 #include <condition_variable>
+#include <filesystem>
+#include <iterator>
 #include <latch>
 #include <mutex>
 #include <stdexcept>
@@ -45,6 +47,25 @@ TEST_CASE("a later task may be done first; an exception comes out where its task
   CHECK_THROWS_WITH(tasks.wait(), "second");
   tasks.post([](int, const std::stop_token&) {});
   for (int i = 0; i < 4; ++i) CHECK_THROWS_WITH(tasks.wait(), "second");  // more often than there are tasks
+}
+
+namespace {
+
+auto threads_of_process() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/task"),
+                       std::filesystem::directory_iterator());
+}
+
+}  // namespace
+
+TEST_CASE("threads start with the first task, so those of whom nobody asks anything cost none") {
+  const auto before = threads_of_process();
+  OrderedTasks tasks(5);
+  CHECK(threads_of_process() == before);
+  tasks.post([](int, const std::stop_token&) {});
+  CHECK(threads_of_process() == before + 5);
+  tasks.post([](int, const std::stop_token&) {});
+  CHECK(threads_of_process() == before + 5);
 }
 
 TEST_CASE("waiting for a task that nobody has posted is refused") {

@@ -49,7 +49,8 @@ TEST_CASE("a thread that cannot start is a MemoryError with a hint") {
                       ContainsSubstring("3 more threads are needed, the system starts only 0: "));
     CHECK_THROWS_AS(WorkerPool(2, [](int) {}), MemoryError);
     CHECK_THROWS_AS(TaskThread(), MemoryError);
-    CHECK_THROWS_AS(OrderedTasks(2), MemoryError);
+    OrderedTasks tasks(2);
+    CHECK_THROWS_AS(tasks.post([](int, const std::stop_token&) {}), MemoryError);
   }
   check_threads_available(3);
   WorkerPool(2, [](int) {}).run([](int) {});
