@@ -9,6 +9,7 @@
 #include <lockstep/data/batch_order.h>
 #include <lockstep/data/ordered_tasks.h>
 #include <lockstep/data/row_reads.h>
+#include <lockstep/support/batches.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/shard_sizes.h>
 
@@ -64,9 +65,7 @@ DataLoaderSteps::DataLoaderSteps(DataLoaderOptions options, std::optional<size_t
 
 DataLoaderSteps::~DataLoaderSteps() = default;
 
-int64_t DataLoaderSteps::steps() const {
-  return rows_ / options_.batch_rows + (rows_ % options_.batch_rows > 0 ? 1 : 0);
-}
+int64_t DataLoaderSteps::steps() const { return batches_of(rows_, options_.batch_rows); }
 
 DataLoaderSteps::Step DataLoaderSteps::step_at(int64_t epoch, int64_t number,
                                                const std::vector<int64_t>& order) const {

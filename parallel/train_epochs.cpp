@@ -8,6 +8,7 @@
 #include <lockstep/parallel/collectives/agree.h>
 #include <lockstep/parallel/collectives/step_votes.h>
 #include <lockstep/parallel/replicas/batch_rows.h>
+#include <lockstep/support/batches.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -18,7 +19,7 @@ class EpochLoop {
       : trainer_(trainer),
         options_(options),
         rows_(agreed_rows()),
-        steps_(rows_ / options.batch_size + (rows_ % options.batch_size > 0 ? 1 : 0)),
+        steps_(batches_of(rows_, options.batch_size)),
         votes_(group(), /*questions=*/1) {}
 
   bool run() {
@@ -107,7 +108,7 @@ class EpochLoop {
 
 std::span<const int64_t> batch_of(std::span<const int64_t> order, int64_t step, int64_t batch_size) {
   const auto rows = static_cast<int64_t>(order.size());
-  if (batch_size < 1 || step < 0 || step > (rows - 1) / batch_size || rows == 0) {
+  if (batch_size < 1 || step < 0 || step >= batches_of(rows, batch_size)) {
     throw UsageError(fmt::format("there is no step {} of {} rows in batches of {}", step, rows, batch_size),
                      "an epoch has the steps 0 .. (rows - 1) / batch_size");
   }

@@ -16,6 +16,7 @@
 #include <lockstep/parallel/training/evaluation.h>
 #include <lockstep/parallel/training/precision.h>
 #include <lockstep/parallel/training/training_modes.h>
+#include <lockstep/support/batches.h>
 #include <lockstep/support/types.h>
 
 namespace lockstep {
@@ -27,8 +28,8 @@ struct Blocks {
   int64_t rows = 0;
   int world = 1;
 
-  int64_t count() const { return (rows + kEvaluationBlock - 1) / kEvaluationBlock; }
-  int64_t most_per_rank() const { return (count() + world - 1) / world; }
+  int64_t count() const { return batches_of(rows, kEvaluationBlock); }
+  int64_t most_per_rank() const { return batches_of(count(), world); }
   int64_t begin(int64_t block) const {
     return block * (rows / count()) + std::min(block, rows % count());  // the larger ones come first
   }

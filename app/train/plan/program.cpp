@@ -19,6 +19,7 @@
 #include <lockstep/parallel/gradients/micro_shards.h>
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/parallel/training/evaluation.h>
+#include <lockstep/support/batches.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/printable.h>
@@ -90,7 +91,7 @@ std::set<int64_t> parts_of(const TrainPlan& plan, int64_t batch) {
 std::vector<Given> training_rows(const TrainPlan& plan) {
   const int64_t rows = plan.data.set.train.rows;
   std::vector<Given> all{{parts_of(plan, std::min(plan.batch_size, rows)), "a step"}};
-  const int64_t last = rows - (plan.steps_per_epoch - 1) * plan.batch_size;
+  const int64_t last = rows_of_last_batch(rows, plan.batch_size);
   if (plan.steps_per_epoch > 1 && last != plan.batch_size) {
     all.push_back({parts_of(plan, last), "the last step of an epoch"});
   }
@@ -98,7 +99,7 @@ std::vector<Given> training_rows(const TrainPlan& plan) {
 }
 
 Given evaluation_rows(int64_t rows) {
-  const auto blocks = (rows + kEvaluationBlock - 1) / kEvaluationBlock;
+  const auto blocks = batches_of(rows, kEvaluationBlock);
   const auto sizes = shard_sizes(rows, static_cast<int>(std::max<int64_t>(blocks, 1)));
   return {{sizes.begin(), sizes.end()}, "an evaluation"};
 }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <lockstep/app/train/progress/curve.h>
+#include <lockstep/support/batches.h>
 
 namespace lockstep {
 namespace {
@@ -30,9 +31,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 }
 
 // The epochs of the whole run, which --limit-steps may shorten.
-int64_t epochs_of(const TrainPlan& plan) {
-  return (plan.total_steps + plan.steps_per_epoch - 1) / plan.steps_per_epoch;
-}
+int64_t epochs_of(const TrainPlan& plan) { return batches_of(plan.total_steps, plan.steps_per_epoch); }
 
 }  // namespace
 
