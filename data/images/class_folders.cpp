@@ -41,7 +41,6 @@ class ClassReader {
                       "replace, rename or remove it, or leave such files out with " +
                           NamedOption{.key = "skip_unreadable"});
     }
-    left_out_.unreadable.add(shown);
     left_out_.faults.push_back(shown + " " + fault);
   }
 

@@ -32,7 +32,7 @@ struct LeftOut {
 };
 
 struct LeftOutFiles {
-  LeftOut unreadable, other_files, outside /* of class folders */;
+  LeftOut other_files, outside /* of class folders */;
   std::vector<std::string> faults = {};  // of unreadable files: one sentence each, which begins with the path
 };
 

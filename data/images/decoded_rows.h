@@ -43,6 +43,17 @@ ImageInfo info_of_file(const std::filesystem::path& path);
 // one with colours. Throws as info_of_file() does.
 bool all_grey(const ImageList& files, int workers);
 
+// Returns the folder without the images that cannot be decoded: damaged ones, and those of another format
+// than their names say. They are added to `unreadable`. Decodes all files, by this number of threads. Throws
+// DataError for a half, and for a class of the training images, of which none is left. The digest stays that
+// of all files.
+ImageFolder readable_images(ImageFolder folder, int workers);
+
+// Returns the bytes that a thread holds at most while it decodes one of the files: those of the file, of the
+// pixels as they are stored, of those that are turned or resized, and of the result. An estimate: the headers
+// of the 64 files with the most bytes tell, but for damaged ones, and a progressive JPEG takes more.
+int64_t decoding_bytes(const ImageList& files, const DecodeOptions& options);
+
 // Returns a hash of the names, sizes and labels of the first `count` files, and of the names of the folders
 // that they lie in: their bytes are too many to read, and folders above differ between machines.
 std::string hash_of_files(const ImageList& files, int64_t count);

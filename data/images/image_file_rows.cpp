@@ -1,16 +1,21 @@
 // Links the rows of decoded_rows.h to the decoders of lockstep_images.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <ctime>
+#include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <lockstep/data/images/decoded_rows.h>
 #include <lockstep/data/images/file_bytes.h>
 #include <lockstep/data/images/for_each_row.h>
+#include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/printable.h>
 
 namespace lockstep {
 namespace {
@@ -66,6 +71,45 @@ int channels_of_file(const std::filesystem::path& path) {
   return of_bytes(path, file.bytes, [](const auto& bytes) { return image_info(bytes); }).channels;
 }
 
+// What is wrong with each file, a sentence that begins with its path; empty: nothing.
+std::vector<std::string> faults_of(const ImageList& files, int workers) {
+  std::vector<std::string> faults(files.size());
+  for_each_row(std::ssize(files), workers, [&](int64_t row) {
+    const auto i = static_cast<size_t>(row);
+    try {
+      decode_file(files[i], {});
+    } catch (const DataError& error) {
+      faults[i] = error.message();
+    }
+  });
+  return faults;
+}
+
+// Leaves out those of one half that have faults. Returns how many it has of each class.
+std::vector<int64_t> leave_out_faulty(ImageList& files, int workers, ImageFolder& folder) {
+  std::vector<int64_t> left(folder.class_names.size());
+  const auto faults = faults_of(files, workers);
+  std::vector<ImageFile> readable;
+  for (size_t i = 0; i < files.size(); ++i) {
+    if (!faults[i].empty()) {
+      folder.unreadable.push_back(faults[i]);
+      continue;
+    }
+    readable.push_back(files[i]);
+    ++left[static_cast<size_t>(files.label(i))];
+  }
+  if (readable.size() < files.size()) files = readable;
+  return left;
+}
+
+int64_t decoding_bytes_of(const ImageFile& file, const DecodeOptions& options) {
+  constexpr int64_t kCopies = 2;  // one that is turned, made grey or resized along its rows
+  const auto info = info_of_file(file.path);
+  const auto pixels = int64_t{info.height} * info.width;
+  const auto made = options.size > 0 ? int64_t{options.size} * options.size : pixels;
+  return std::max<int64_t>(0, file.size) + kCopies * info.channels * pixels + options.channels * made;
+}
+
 detail::ImageDecoder decoder(const DecodeOptions& options) {
   return [options](const ImageFile& file) { return decode_file(file, options); };
 }
@@ -93,6 +137,42 @@ bool all_grey(const ImageList& files, int workers) {
     if (grey && channels_of_file(files[static_cast<size_t>(row)].path) != 1) grey = false;
   });
   return grey;
+}
+
+ImageFolder readable_images(ImageFolder folder, int workers) {
+  const auto found = std::pair(folder.train.size(), folder.test.size());
+  const auto left = leave_out_faulty(folder.train, workers, folder);
+  leave_out_faulty(folder.test, workers, folder);
+  const auto refuse = [&](const std::string& of, size_t count) {
+    throw DataError(fmt::format("none of the {} for {} can be read, such as {}",
+                                counted(static_cast<int64_t>(count), "image"), of, folder.unreadable.front()),
+                    "replace them: leaving them out leaves nothing");
+  };
+  if (folder.train.empty() && found.first > 0) refuse("training", found.first);
+  if (folder.test.empty() && found.second > 0) refuse("testing", found.second);
+  const auto empty = std::ranges::find(left, 0);
+  if (empty == left.end()) return folder;
+  const auto& name = folder.class_names[static_cast<size_t>(empty - left.begin())];
+  throw DataError(fmt::format("class {} has no image for training that can be read, such as {}",
+                              in_quotes(name), folder.unreadable.front()),
+                  "replace its images, or remove its folders");
+}
+
+int64_t decoding_bytes(const ImageList& files, const DecodeOptions& options) {
+  constexpr size_t kLookedAt = 64;
+  std::vector<std::pair<int64_t, size_t>> by_size;
+  by_size.reserve(files.size());
+  for (size_t i = 0; i < files.size(); ++i) by_size.emplace_back(-files.bytes(i), i);
+  const auto looked_at = std::min(kLookedAt, by_size.size());
+  std::ranges::partial_sort(by_size, by_size.begin() + static_cast<ptrdiff_t>(looked_at));
+  int64_t most = 0;
+  for (size_t i = 0; i < looked_at; ++i) {
+    try {
+      most = std::max(most, decoding_bytes_of(files[by_size[i].second], options));
+    } catch (const DataError&) {  // the row's own error, when it is read
+    }
+  }
+  return most;
 }
 
 DataRows resident_image_rows(const ImageList& files, const DecodeOptions& options, int workers) {

@@ -257,9 +257,6 @@ ImageFolder find_image_folder(const fs::path& folder, const FolderOptions& optio
                  split ? "add images, or choose a larger " + share_option()
                        : ErrorText("add PNG or JPEG images to class folders of both halves"));
   }
-  if (!options.only_notice) {  // who looks at a folder gets all of them
-    note_left_out(found.notices, left_out.unreadable, "unreadable image", "left out");
-  }
   note_left_out(found.notices, left_out.other_files, "file",
                 "left out by name, which is none of a PNG or JPEG");
   note_left_out(found.notices, left_out.outside, "image", "left out, which lie in no class folder");

@@ -26,7 +26,7 @@ struct ImageFolder {
   ImageList train = {}, test = {};
   std::string digest = {};                // SHA-256 of names below the folder, and sizes
   std::vector<std::string> notices = {};  // one sentence each, without a full stop
-  // Files that skip_unreadable has left out: one sentence each, which begins with the path.
+  // Files that skip_unreadable has left out: one sentence each, which begins with the path. No notice.
   std::vector<std::string> unreadable = {};
 };
 
@@ -34,7 +34,7 @@ struct FolderOptions {
   // The share of images for testing, at least 0 and below 1, in a folder without test/ and val/. An image is
   // for testing if a hash of CLASS/NAME says so: new files move none between the two. 0: no split.
   double test_share = 0;
-  // Leaves files out that cannot be read, are empty or have another format, and says how many.
+  // Leaves files out that cannot be read, are empty or have a name of another format, and says which.
   bool skip_unreadable = false;
   // Says in notices what would be refused since no training can use it: no test set and no share, half a data
   // set without images, classes without images or only in test, names that differ by case. For looking at a

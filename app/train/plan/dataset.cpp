@@ -9,15 +9,12 @@
 #include <system_error>
 #include <utility>
 
-#include <lockstep/app/machine/memory_usage.h>
 #include <lockstep/app/machine/need_memory.h>
-#include <lockstep/app/terminal/logging.h>
+#include <lockstep/app/train/plan/image_folder.h>
 #include <lockstep/data/cifar_folder.h>
 #include <lockstep/data/data_folder.h>
 #include <lockstep/data/data_kind.h>
 #include <lockstep/data/idx_folder.h>
-#include <lockstep/data/images/decoded_rows.h>
-#include <lockstep/data/images/image_files.h>
 #include <lockstep/data/images/resized_images.h>
 #include <lockstep/data/synthetic.h>
 #include <lockstep/data/tensor_data.h>
@@ -32,21 +29,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kMostDefaultWorkers = 8;
-constexpr int64_t kMostQueueBytes = int64_t{256} << 20;
-
-// Returns the numbers of rows to use. Throws UsageError for a limit above all rows.
-std::pair<int64_t, int64_t> used_rows(const DataFlags& flags, int64_t train_rows, int64_t test_rows,
-                                      std::string_view noun) {
-  const auto check = [&](std::optional<int64_t> limit, int64_t rows, const char* flag, const char* kind) {
-    if (limit.value_or(0) <= rows) return;
-    throw UsageError(fmt::format("--limit-{} {} is more than the {} {} {}s of {}", flag, *limit,
-                                 with_commas(rows), kind, noun, data_folder(flags.path)),
-                     "leave it out to use all of them");
-  };
-  check(flags.limit_train, train_rows, "train", "training");
-  check(flags.limit_test, test_rows, "test", "test");
-  return {flags.limit_train.value_or(train_rows), flags.limit_test.value_or(test_rows)};
-}
 
 // Throws UsageError for a flag that other data have.
 void check_flags(const DataFlags& flags, std::string_view kind) {
@@ -76,11 +58,6 @@ void check_flags(const DataFlags& flags, std::string_view kind) {
   }
 }
 
-int decoding_threads(const DataFlags& flags) {
-  const auto cores = static_cast<int>(allowed_cores().size());
-  return flags.workers.value_or(std::clamp(cores, 1, kMostDefaultWorkers));
-}
-
 LoadedData load_images(Dataset images, const std::string& folder, const DataFlags& flags) {
   const auto all_test_rows = images.test.size();
   const auto [train, test] = used_rows(flags, images.train.size(), all_test_rows, "image");
@@ -108,98 +85,6 @@ LoadedData load_file(const std::string& file, const DataFlags& flags, std::span<
   return {.set = as_training_data(first_rows(std::move(data), train, test)),
           .origin = file,
           .all_test_rows = all_test_rows};
-}
-
-// How the images of a folder are decoded, and where they are.
-struct Decoding {
-  DecodeOptions options;
-  std::vector<int64_t> shape;  // channels, height, width
-  int workers = 1;
-  int64_t memory = 0;  // for decoded images
-
-  int64_t bytes(size_t files) const { return shape[0] * shape[1] * shape[2] * static_cast<int64_t>(files); }
-  int64_t queue_bytes() const { return std::clamp<int64_t>(memory / 2, 1, kMostQueueBytes); }
-};
-
-Decoding decoding_of(const ImageFolder& folder, const DataFlags& flags, int processes_on_host) {
-  Decoding decoding;
-  decoding.workers = decoding_threads(flags);
-  decoding.memory = flags.data_memory.value_or(default_data_memory(available_bytes(), processes_on_host));
-  auto& options = decoding.options;
-  const auto grey = [&](const auto& files) { return all_grey(files, decoding.workers); };
-  options.channels = flags.channels.value_or(grey(folder.train) && grey(folder.test) ? 1 : 3);
-  options.size = static_cast<int>(flags.image_size.value_or(0));
-  const auto first = info_of_file(folder.train.front().path);
-  decoding.shape = {options.channels, options.size > 0 ? options.size : first.height,
-                    options.size > 0 ? options.size : first.width};
-  return decoding;
-}
-
-// Test images are resident, too, where they leave half of the memory to training.
-DataRows rows_of_files(const ImageList& files, const Decoding& decoding, bool resident, bool train) {
-  const auto streamed = [&](std::string name, bool evaluated) {
-    return streamed_image_rows(files, decoding.options,
-                               {.workers = decoding.workers,
-                                .queue_bytes = decoding.queue_bytes(),
-                                .notice = [](const std::string& text) { warn(text); },
-                                .name = std::move(name),
-                                .evaluated = evaluated});
-  };
-  auto rows = resident ? resident_image_rows(files, decoding.options, decoding.workers)
-                       : streamed(train ? "the training images" : "the test images", !train);
-  if (!resident && train) {
-    rows.held_out = streamed("the training images, held out for validation,", /*evaluated=*/true).sources;
-  }
-  // Where they are does not change what they are.
-  rows.hash_of_first = [files](int64_t count) { return hash_of_files(files, count); };
-  return rows;
-}
-
-std::string held_text(const Decoding& decoding, const ImageFolder& folder, bool all, bool test) {
-  const auto megabytes = [&](size_t files) {
-    return fmt::format("{} MB", with_commas((decoding.bytes(files) + 999'999) / 1'000'000));
-  };
-  const auto workers = counted(decoding.workers, "worker");
-  if (all) {
-    return fmt::format("decoded into {} of memory by {}", megabytes(folder.train.size() + folder.test.size()),
-                       workers);
-  }
-  return fmt::format("{} of training images streamed by {}, {} of test images {}",
-                     megabytes(folder.train.size()), workers, megabytes(folder.test.size()),
-                     test ? "in memory" : "streamed");
-}
-
-LoadedData load_image_folder(const std::string& path, const DataFlags& flags, int processes_on_host) {
-  auto folder = find_image_folder(
-      path, {.test_share = flags.test_share.value_or(0), .skip_unreadable = flags.skip_unreadable});
-  const auto all_test_rows = static_cast<int64_t>(folder.test.size());
-  const auto [train, test] =
-      used_rows(flags, static_cast<int64_t>(folder.train.size()), all_test_rows, "image");
-  folder.train = folder.train.first(static_cast<size_t>(train));
-  folder.test = folder.test.first(static_cast<size_t>(test));
-  const auto decoding = decoding_of(folder, flags, processes_on_host);
-  const auto test_bytes = decoding.bytes(folder.test.size());
-  const bool resident = decoding.bytes(folder.train.size()) + test_bytes <= decoding.memory;
-  const bool test_resident = resident || test_bytes <= decoding.memory / 2;
-  LoadedData loaded{
-      .origin = path,
-      .all_test_rows = all_test_rows,
-      .train_times = hash_of_times(folder.train),
-      .digest = folder.digest,
-      .notices = folder.notices,
-      .streamed = !resident,
-      .ahead_bytes = resident ? 0 : std::min(decoding.queue_bytes(), decoding.bytes(folder.train.size())),
-      .same_rows = [folder] { return same_in_train_and_test(folder); },
-      .held = held_text(decoding, folder, resident, test_resident)};
-  loaded.set = {.name = name_of_folder(path),
-                .spec = {{.name = "images", .dtype = torch::kUInt8, .row_shape = decoding.shape},
-                         {.name = "labels", .dtype = torch::kInt64, .role = Role::kTarget}},
-                .classes = static_cast<int64_t>(folder.class_names.size()),
-                .class_names = folder.class_names,
-                .row_noun = "image",
-                .train = rows_of_files(folder.train, decoding, resident, /*train=*/true),
-                .test = rows_of_files(folder.test, decoding, test_resident, /*train=*/false)};
-  return loaded;
 }
 
 // A data set that needs no files.
@@ -252,6 +137,24 @@ LoadedData read_data(const std::string& path, const DataFlags& flags, std::span<
 }
 
 }  // namespace
+
+std::pair<int64_t, int64_t> used_rows(const DataFlags& flags, int64_t train_rows, int64_t test_rows,
+                                      std::string_view noun) {
+  const auto check = [&](std::optional<int64_t> limit, int64_t rows, const char* flag, const char* kind) {
+    if (limit.value_or(0) <= rows) return;
+    throw UsageError(fmt::format("--limit-{} {} is more than the {} {} {}s of {}", flag, *limit,
+                                 with_commas(rows), kind, noun, data_folder(flags.path)),
+                     "leave it out to use all of them");
+  };
+  check(flags.limit_train, train_rows, "train", "training");
+  check(flags.limit_test, test_rows, "test", "test");
+  return {flags.limit_train.value_or(train_rows), flags.limit_test.value_or(test_rows)};
+}
+
+int decoding_threads(const DataFlags& flags) {
+  const auto cores = static_cast<int>(allowed_cores().size());
+  return flags.workers.value_or(std::clamp(cores, 1, kMostDefaultWorkers));
+}
 
 std::string name_of_folder(const std::string& folder) {
   auto path = fs::absolute(folder).lexically_normal();

@@ -6,6 +6,8 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <lockstep/app/files/network_facts.h>
@@ -30,8 +32,11 @@ struct LoadedData {
   std::string kind = {};    // "IDX", "CIFAR-10", "CIFAR-100", "image folder", "safetensors", "synthetic"
   std::string digest = {};  // SHA-256 of the files' names and sizes; empty: no files, or one
   std::vector<std::string> notices = {};  // what is odd in the files: one sentence each, without a full stop
-  bool streamed = false;                  // the training rows are decoded while training
-  int64_t ahead_bytes = 0;                // of rows that are decoded ahead, for each distinct device at most
+  std::vector<std::string> unreadable = {};  // image files that were left out, as of ImageFolder
+  bool streamed = false;                     // the training rows are decoded while training
+  // What streams hold at most: for each distinct device of rows that are decoded ahead and of images that
+  // workers are decoding, and of the image that each replica decodes itself.
+  int64_t ahead_bytes = 0, decoding_bytes = 0;
   // Returns a sentence for the images that are in train and in test, too; empty: there are none. Null:
   // unknown.
   std::function<std::string()> same_rows = {};
@@ -60,6 +65,13 @@ LoadedData load_data(const DataFlags& flags, uint64_t seed, std::span<const std:
 // Returns the bytes for decoded images where no flag names them: half of what is free, shared out among the
 // processes of the host. free_bytes: 0 where nobody knows. Then nothing is too much.
 int64_t default_data_memory(int64_t free_bytes, int processes_on_host);
+
+// Returns the numbers of training and test rows to use. Throws UsageError for a limit above all rows.
+std::pair<int64_t, int64_t> used_rows(const DataFlags& flags, int64_t train_rows, int64_t test_rows,
+                                      std::string_view noun);
+
+// Returns flags.workers, by default the cores, 8 at most.
+int decoding_threads(const DataFlags& flags);
 
 // Returns the last part of the path, also of "." and of one that ends with a slash.
 std::string name_of_folder(const std::string& folder);

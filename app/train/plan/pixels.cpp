@@ -68,6 +68,12 @@ Normalization normalization_of(const TrainFlags& flags, TrainPlan& plan) {
   return measured.normalization;
 }
 
+// "60,000 images", or "10,000 of 60,000 images".
+std::string measured_text(int64_t rows, int64_t all) {
+  return rows == all ? counted(rows, "image")
+                     : fmt::format("{} of {}", with_commas(rows), counted(all, "image"));
+}
+
 }  // namespace
 
 void set_pixels(const TrainFlags& flags, TrainPlan& plan) {
@@ -97,7 +103,7 @@ std::string pixels_text(const TrainPlan& plan) {
     };
     parts.push_back(fmt::format(
         "normalised by mean {} and deviation {}{}", list(normalization.mean), list(normalization.deviation),
-        measured ? fmt::format(", measured on {}", counted(*measured, "image")) : ""));
+        measured ? ", measured on " + measured_text(*measured, plan.data.set.train.rows) : ""));
   }
   return fmt::format("{}", fmt::join(parts, "; "));
 }

@@ -26,6 +26,7 @@
 #include <lockstep/parallel/gradients/micro_shards.h>
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/parallel/training/evaluation.h>
+#include <lockstep/support/batches.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/parse_number.h>
@@ -65,7 +66,7 @@ void set_epochs(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan
 void set_batches(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan) {
   const int64_t devices = recipe.per_device ? plan.world_size() : 1;
   plan.batch_size = options.batch_size.value_or(recipe.batch_size * devices);
-  plan.steps_per_epoch = (plan.data.set.train.rows + plan.batch_size - 1) / plan.batch_size;
+  plan.steps_per_epoch = batches_of(plan.data.set.train.rows, plan.batch_size);
   plan.total_steps = plan.steps_per_epoch * plan.epochs;
   if (options.limit_steps) plan.total_steps = std::min(plan.total_steps, *options.limit_steps);
 
@@ -305,7 +306,8 @@ int64_t host_bytes(const TrainPlan& plan) {
   }
   std::set<std::string> distinct;
   for (const auto& device : plan.trainer.devices) distinct.insert(device.str());
-  bytes += plan.data.ahead_bytes * std::ssize(distinct);
+  bytes += plan.data.ahead_bytes * std::ssize(distinct) +
+           plan.data.decoding_bytes * std::ssize(plan.trainer.devices);
   if (plan.keeps_checkpoints)
     bytes += plan.element_bytes() * plan.parameter_count + kept_of(plan.trainer) * plan.gradient_bytes();
   const int processes = plan.world.place.processes;

@@ -40,8 +40,8 @@ HeldBytes held_bytes(const TrainPlan& plan, int replicas, Shard shard);
 // Returns an estimate of the bytes that one replica needs on such a device for a step of this many rows.
 int64_t replica_bytes(const TrainPlan& plan, int64_t rows, torch::DeviceType device);
 
-// Returns an estimate of the host memory, in bytes, of this process's replicas on the CPU, checkpoints and
-// compressed sums. Replicas on GPUs need little.
+// Returns an estimate of the host memory, in bytes, of this process's replicas on the CPU, checkpoints,
+// compressed sums, and images that are decoded while training. Replicas on GPUs need little.
 int64_t host_bytes(const TrainPlan& plan);
 
 // Rows of each replica in the largest step: a small data set may not fill a batch.

@@ -18,6 +18,7 @@
 #include <lockstep/parallel/collectives/nccl_version.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/split_batch.h>
+#include <lockstep/support/batches.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/printable.h>
 
@@ -56,8 +57,10 @@ std::string images_text(const TrainPlan& plan) {
     text = fmt::format("{}, {}, {}", data.kind, fmt::join(data.set.spec.front().row_shape, " x "),
                        classes_text(data.set));
   }
+  const auto left_out =
+      data.unreadable.empty() ? "" : counted(std::ssize(data.unreadable), "unreadable image") + " left out";
   const auto digest = data.digest.empty() ? std::string() : "files " + data.digest.substr(0, 16);
-  for (const auto& more : {data.held, pixels_text(plan), digest}) {
+  for (const auto& more : {data.held, left_out, pixels_text(plan), digest}) {
     if (!more.empty()) text += (text.empty() ? "" : "; ") + more;
   }
   return text;
@@ -83,7 +86,7 @@ std::string batch_text(const TrainPlan& plan) {
                 ? fmt::format("{} per replica", largest)
                 : fmt::format("{} or {} per replica", largest, with_commas(sizes.back()));
   }
-  const int64_t last = plan.data.set.train.rows - (plan.steps_per_epoch - 1) * plan.batch_size;
+  const int64_t last = rows_of_last_batch(plan.data.set.train.rows, plan.batch_size);
   auto text = fmt::format("{} per step, {}; {} per epoch", counted(plan.batch_size, plan.data.set.row_noun),
                           shard, counted(plan.steps_per_epoch, "step"));
   if (plan.steps_per_epoch > 1) text += fmt::format(", the last with {}", with_commas(last));

@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 
 #include <functional>
+#include <ranges>
 #include <utility>
 
 #include <lockstep/app/cli/byte_size.h>
@@ -155,6 +156,16 @@ Json kept_normalize(const TrainFlags&, const TrainPlan& plan) {
   return normalize_value(plan.pixels.normalization);
 }
 
+// How many images --skip-unreadable has left out, and what is wrong with the first ones.
+Json unreadable_images(const TrainPlan& plan) {
+  constexpr ptrdiff_t kNamed = 10;
+  const auto& faults = plan.data.unreadable;
+  if (faults.empty()) return {};
+  auto first = Json::array();
+  for (const auto& fault : faults | std::views::take(kNamed)) first.push_back(fault);
+  return {{"count", faults.size()}, {"first", first}};
+}
+
 constexpr unsigned kOfRows = kInPlan | kInBench | kInSweep | kAgreed | kInConfig;
 
 constexpr Setting kImageSettings[] = {
@@ -227,6 +238,10 @@ constexpr Setting kImageSettings[] = {
      .kept = kept_normalize,
      .asked = asked_normalize,
      .on_resume = OnResume::kRefused},
+    {.name = "normalize-rows",  // that were measured for it: not by a run that goes on
+     .in = kInPlan,
+     .planned = [](const auto& plan) { return or_null(plan.pixels.measured_rows); }},
+    {.name = "unreadable-images", .in = kInPlan, .planned = unreadable_images},
     {.name = "data-kind", .in = kInPlan, .planned = [](const auto& plan) -> Json { return plan.data.kind; }},
     {.name = "data-digest",
      .in = kInPlan,

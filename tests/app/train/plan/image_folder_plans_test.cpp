@@ -132,7 +132,81 @@ TEST_CASE("images that do not fit into --data-memory are streamed: the same rows
       rows_of(streamed.data.set.test, {0, 3}).input().equal(rows_of(resident.data.set.test, {0, 3}).input()));
   CHECK(agreed_fields({}, streamed) == agreed_fields({}, resident));
   CHECK(streamed.data.train_hash == resident.data.train_hash);
-  CHECK(host_bytes(streamed) - host_bytes(resident) == 3250);  // half of the memory is for those ahead
+}
+
+TEST_CASE("the estimate of a run that streams counts images ahead, and those that threads are decoding") {
+  const Photos photos(3);
+  const auto small = static_cast<int64_t>(std::filesystem::file_size(photos.path() + "/train/bus/0.png"));
+  const auto bytes = [&](const Words& more) {
+    return host_bytes(planned(photos.flags() + Words{"--workers", "2"} + more).plan);
+  };
+  const auto resident = bytes({});
+  // Half of the memory is for images ahead. Two workers and the replica decode one each: the file, its pixels
+  // twice, and what is made of them.
+  const int64_t decoded = 3 * kSide * kSide;
+  CHECK(bytes({"--data-memory", "6500"}) - resident == 3250 + 3 * (small + 3 * decoded));
+  // Test images that are streamed, too, have workers of their own.
+  CHECK(bytes({"--data-memory", "3000"}) - resident == 1500 + 5 * (small + 3 * decoded));
+  // The largest image tells, whatever is made of it.
+  photos.add("train", "cat", 6, 3, 200, /*side=*/500);
+  const auto large = static_cast<int64_t>(std::filesystem::file_size(photos.path() + "/train/cat/6.png"));
+  const Words sized = {"--image-size", "16"};
+  CHECK(bytes(sized + Words{"--data-memory", "6500"}) - bytes(sized) ==
+        3250 + 3 * (large + 2 * 3 * 500 * 500 + decoded));
+}
+
+TEST_CASE("images that cannot be decoded are left out where that is asked for, and named in plans") {
+  const Photos photos(3);
+  const auto folder = std::filesystem::path(photos.path());
+  const auto bytes = read_file(folder / "train/cat/2.png");
+  write_file(folder / "train/cat/2.png", bytes.substr(0, bytes.size() / 2));
+  write_file(folder / "train/bus/7.jpg", "RIFF....WEBPVP8 ");
+  write_file(folder / "test/bus/5.png", "");
+  CHECK_THAT(plan_refusal(photos.flags()), ContainsSubstring("test/bus/5.png is empty"));
+  const auto plan = planned(photos.flags() + Words{"--skip-unreadable"}).plan;
+  CHECK(plan.data.set.train.rows == 11);
+  CHECK(plan.data.set.test.rows == 4);
+  CHECK(rows_of(plan.data.set.train, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}).input().size(0) == 11);
+  CHECK_THAT(describe(plan), ContainsSubstring("3 unreadable images left out"));
+  const auto listed = plan_fields(plan).at("unreadable_images");
+  CHECK(listed.at("count") == 3);
+  REQUIRE(listed.at("first").size() == 3);
+  for (const auto* words : {"test/bus/5.png is empty", "train/cat/2.png is truncated",
+                            "train/bus/7.jpg is a WebP file, PNG or JPEG was expected"}) {
+    CHECK_THAT(listed.at("first").dump(), ContainsSubstring(words));
+    CHECK_THAT(plan.data.notices.at(0), ContainsSubstring(words));
+  }
+  CHECK_THAT(plan.data.notices.at(0), Catch::Matchers::StartsWith("3 unreadable images left out: "));
+  CHECK(plan_fields(planned({"--data", "synthetic", "--limit-train", "8", "--devices", "cpu"}).plan)
+            .at("unreadable_images")
+            .is_null());
+}
+
+TEST_CASE("a class or half of which no image can be decoded is refused by name") {
+  const Photos photos(3, /*rows=*/1);
+  const auto folder = std::filesystem::path(photos.path());
+  write_file(folder / "train/cat/0.png", "no image");
+  CHECK_THAT(plan_refusal(photos.flags() + Words{"--skip-unreadable"}),
+             ContainsSubstring("3 class 'cat' has no image for training that can be read, such as ") &&
+                 ContainsSubstring("train/cat/0.png is not a PNG or JPEG file"));
+  write_file(folder / "train/bus/0.png", "no image");
+  CHECK_THAT(plan_refusal(photos.flags() + Words{"--skip-unreadable"}),
+             ContainsSubstring("3 none of the 2 images for training can be read"));
+}
+
+TEST_CASE("test images of another size than training images are refused before any is decoded") {
+  const Photos photos(3);
+  for (const auto* half : {"bus", "cat"}) {
+    for (int row = 0; row < 2; ++row) photos.add("test", half, row, 3, 9, /*side=*/20);
+  }
+  for (const auto& more : {Words{}, Words{"--data-memory", "6500"}}) {
+    CHECK_THAT(plan_refusal(photos.flags() + more),
+               ContainsSubstring("3 ") && ContainsSubstring("/test/bus/0.png has 20 x 20 pixels, but ") &&
+                   ContainsSubstring("/train/bus/0.png, which is for training, has 16 x 16") &&
+                   ContainsSubstring("--image-size"));
+  }
+  const auto plan = planned(photos.flags() + Words{"--image-size", "16"}).plan;
+  CHECK(rows_of(plan.data.set.test, {0}).input().sizes() == torch::IntArrayRef({1, 3, kSide, kSide}));
 }
 
 TEST_CASE("processes of one host share the memory for decoded images") {
@@ -193,6 +267,7 @@ TEST_CASE("mean and deviation are those of the training images, and reach test i
         fmt::format("{}:{}", plan.pixels.normalization.mean[0], plan.pixels.normalization.deviation[0]));
   CHECK_THAT(describe(plan), ContainsSubstring("flip on training images; normalised by mean 0.04118 and "
                                                "deviation 0.001961, measured on 4 images"));
+  CHECK(plan_fields(plan).at("normalize_rows") == 4);
   CHECK_THAT(config_text(flags, plan, kInConfig | kKept), ContainsSubstring("normalize = \"0.041"));
   CHECK_THAT(config_text(flags, plan, kInConfig),
              ContainsSubstring("normalize = \"auto\"") && ContainsSubstring("augment = \"flip\""));

@@ -1,0 +1,13 @@
+// Folders of image files as data sets.
+#pragma once
+
+#include <string>
+
+#include <lockstep/app/train/plan/dataset.h>
+
+namespace lockstep {
+
+// As load_data() does for such a folder. processes_on_host: as there.
+LoadedData load_image_folder(const std::string& path, const DataFlags& flags, int processes_on_host);
+
+}  // namespace lockstep
