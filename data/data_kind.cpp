@@ -73,7 +73,9 @@ std::string entries_of(const fs::path& folder) {
                     "make the folder and its files readable (chmod), or name another folder");
   }
   if (status.type() != fs::file_type::directory) {
-    throw DataError(path.string() + " is a file, and its name does not end with .safetensors", kKindsHint);
+    const auto* const hint = other_file_hint(path);
+    throw DataError(path.string() + " is a file, and its name does not end with .safetensors",
+                    hint ? hint : kKindsHint);
   }
   const auto other = other_data(path);
   throw DataError(fmt::format("{} holds {}, and no data set: IDX files, CIFAR's .bin files and class folders "

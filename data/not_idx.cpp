@@ -35,8 +35,16 @@ constexpr const char* kNamesHint =
     "rename them to train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
     "t10k-labels-idx1-ubyte, or put links with these names beside them; each may end in .gz";
 
-constexpr std::array<std::string_view, 12> kOthers = {".npz", ".npy", ".csv",  ".parquet", ".arrow", ".h5",
-                                                      ".pt",  ".pth", ".json", ".tar",     ".tgz",   ".zip"};
+constexpr const char* kRowsHint =
+    "save the rows as safetensors, in Python: save_file({'train.X': X, 'train.y': y, 'test.X': X_test, "
+    "'test.y': y_test}, 'mine.safetensors')";
+constexpr const char* kArchiveHint = "unpack it, and name the folder";
+
+constexpr std::array<std::string_view, 13> kTables = {".npz",   ".npy",  ".csv",  ".tsv", ".parquet",
+                                                      ".arrow", ".h5",   ".hdf5", ".pt",  ".pth",
+                                                      ".pkl",   ".json", ".mat"};
+constexpr std::array<std::string_view, 9> kArchives = {".zip", ".tar", ".tgz", ".gz", ".bz2",
+                                                       ".xz",  ".zst", ".7z",  ".rar"};
 
 bool ends_in_one_of(std::span<const std::string_view> endings, const fs::path& path) {
   auto ending = path.extension().string();
@@ -57,6 +65,11 @@ bool is_idx(const fs::path& path) {
 
 }  // namespace
 
+const char* other_file_hint(const fs::path& file) {
+  if (ends_in_one_of(kTables, file)) return kRowsHint;
+  return ends_in_one_of(kArchives, file) ? kArchiveHint : nullptr;
+}
+
 std::optional<OtherData> other_data(const fs::path& folder) {
   std::error_code error;
   fs::recursive_directory_iterator entry(folder, fs::directory_options::skip_permission_denied, error);
@@ -69,7 +82,7 @@ std::optional<OtherData> other_data(const fs::path& folder) {
     if (is_idx(entry->path())) {
       return OtherData{name + ", which is none of the names of the four IDX files", kNamesHint};
     }
-    if (ends_in_one_of(kOthers, entry->path())) return OtherData{name, kOtherHint};
+    if (other_file_hint(entry->path())) return OtherData{name, kOtherHint};
     if (entry.depth() >= kDeepest) entry.disable_recursion_pending();
     entry.increment(error);
   }

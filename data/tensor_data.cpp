@@ -196,10 +196,17 @@ std::string hash_of(const Batch& rows) {
   return hash.hex().substr(0, 32);
 }
 
-DataRows rows_of(const Batch& batch) {
-  return {.rows = batch.rows(), .sources = resident_rows(batch), .hash_of_first = [batch](int64_t count) {
-            return hash_of(batch.narrow(0, count));
-          }};
+DataRows rows_of(const Batch& batch, bool has_classes) {
+  DataRows rows{.rows = batch.rows(),
+                .sources = resident_rows(batch),
+                .hash_of_first = [batch](int64_t count) { return hash_of(batch.narrow(0, count)); }};
+  if (!has_classes) return rows;
+  rows.labels = [target = batch.target()] {
+    const auto labels = target.to(torch::kInt64).contiguous();
+    const auto* const first = labels.const_data_ptr<int64_t>();
+    return std::vector<int64_t>(first, first + labels.numel());
+  };
+  return rows;
 }
 
 }  // namespace
@@ -248,8 +255,8 @@ TrainingData as_training_data(const TensorData& data) {
           .train_faults = faults_in(data.train, kTrainPart),
           .test_faults = faults_in(data.test, kTestPart),
           .content = fmt::format("{}", fmt::join(content, ", ")),
-          .train = rows_of(data.train),
-          .test = rows_of(data.test)};
+          .train = rows_of(data.train, data.classes.has_value()),
+          .test = rows_of(data.test, data.classes.has_value())};
 }
 
 }  // namespace lockstep

@@ -34,7 +34,10 @@ ModelFactory lenet_factory(const ModelSpec& spec) {
   if (std::min(spec.height, spec.width) < LeNetShape::kLeastSide) {
     throw DataError(fmt::format("the data has images of {} x {} pixels, lenet takes {} x {} at least",
                                 spec.height, spec.width, LeNetShape::kLeastSide, LeNetShape::kLeastSide),
-                    "choose resnet18, which takes any size");
+                    spec.width <= 4 && spec.channels >= LeNetShape::kLeastSide
+                        ? "images have [n, channels, height, width]: permute(0, 3, 1, 2) makes them of [n, "
+                          "height, width, channels]"
+                        : "choose resnet18, which takes any size");
   }
   check_shape(shape_of_lenet(spec));  // before the first replica is built
   if (!torch::isFloatingType(spec.dtype)) {

@@ -67,6 +67,7 @@ DataSummary summary_of(const LoadedData& data) {
     summary.mean = measured.normalization.mean;
     summary.deviation = measured.deviation;
   }
+  summary.notices.insert(summary.notices.end(), data.class_notices.begin(), data.class_notices.end());
   if (data.same_rows) {
     if (auto same = data.same_rows(); !same.empty()) summary.notices.push_back(std::move(same));
   }

@@ -165,6 +165,7 @@ ShownFolder look_at_folder(const std::string& path, const DataFlags& flags, bool
                                 .notices = std::move(folder.notices),
                                 .unreadable = std::move(folder.unreadable)}};
   auto& summary = shown.summary;
+  if (folder.class_names.empty()) summary.no_classes = "there is no class folder";
   for (auto& name : folder.class_names) summary.classes.push_back({std::move(name)});
   add_half(train, /*train=*/true, summary);
   add_half(test, /*train=*/false, summary);

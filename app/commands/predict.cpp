@@ -21,6 +21,7 @@
 #include <lockstep/app/processes/one_process.h>
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/data/data_folder.h>
+#include <lockstep/data/not_idx.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/support/counted.h>
@@ -127,6 +128,11 @@ void judge_unreadable(const std::vector<FaultyFile>& unreadable, int64_t read, b
     warn(fmt::format("{} left out, such as: {}", counted(count, "unreadable image"),
                      unreadable.front().fault));
     return;
+  }
+  if (count == 1 && !skip && read == 0 && other_file_hint(unreadable.front().path)) {
+    throw DataError(
+        unreadable.front().fault,
+        "name images, folders of them, and safetensors files with rows as the network takes them");
   }
   if (count == 1) throw DataError(unreadable.front().fault, skip ? ErrorText("name an image as well") : hint);
   for (const auto& each : unreadable) warn(each.fault);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <optional>
 #include <string_view>
@@ -66,16 +65,15 @@ std::string some_classes(const std::vector<std::string>& names) {
   return more == 0 ? first : fmt::format("{} and {} more class{}", first, more, more == 1 ? "" : "es");
 }
 
-using Counts = std::array<int64_t, 256>;
-
-Counts counts_of(std::span<const uint8_t> labels) {
-  Counts counts = {};
+std::vector<int64_t> counts_of_bytes(std::span<const uint8_t> labels, size_t classes) {
+  std::vector<int64_t> counts(std::max<size_t>(classes, 256));
   for (const auto label : labels) ++counts[label];
+  counts.resize(classes);
   return counts;
 }
 
 // The label that all rows have; nothing: there are several, or no rows.
-std::optional<size_t> only_label(const Counts& counts) {
+std::optional<size_t> only_label(std::span<const int64_t> counts) {
   const auto is_there = [](int64_t count) { return count > 0; };
   if (std::ranges::count_if(counts, is_there) != 1) return std::nullopt;
   return static_cast<size_t>(std::ranges::find_if(counts, is_there) - counts.begin());
@@ -139,27 +137,31 @@ void check_labels(std::span<const uint8_t> labels, int64_t classes, const std::f
 
 std::vector<std::string> label_notices(std::span<const uint8_t> train, std::span<const uint8_t> test,
                                        const std::vector<std::string>& class_names) {
-  const auto in_train = counts_of(train), in_test = counts_of(test);
+  return label_notices(counts_of_bytes(train, class_names.size()), counts_of_bytes(test, class_names.size()),
+                       class_names, "image");
+}
+
+std::vector<std::string> label_notices(std::span<const int64_t> in_train, std::span<const int64_t> in_test,
+                                       const std::vector<std::string>& class_names, std::string_view noun) {
   std::vector<std::string> nowhere, only_in_test;
-  for (size_t label = 0; label < std::min(class_names.size(), in_train.size()); ++label) {
+  for (size_t label = 0; label < class_names.size(); ++label) {
     if (in_train[label] > 0) continue;
     (in_test[label] > 0 ? only_in_test : nowhere).push_back(class_names[label]);
   }
   std::vector<std::string> notices;
-  if (const auto only = only_label(in_train); only && *only < class_names.size()) {
-    notices.push_back(
-        fmt::format("all images for training are of one class, {}: there is nothing to tell apart",
-                    in_quotes(class_names[*only])));
+  if (const auto only = only_label(in_train)) {
+    notices.push_back(fmt::format("all {}s for training are of one class, {}: there is nothing to tell apart",
+                                  noun, in_quotes(class_names[*only])));
   }
-  if (in_train[0] + in_test[0] == 0 && nowhere.size() == 1) {
-    notices.push_back(fmt::format("labels begin at 1: {} counts as one of {} classes and has no image",
-                                  in_quotes(nowhere.front()), class_names.size()));
+  if (!class_names.empty() && in_train[0] + in_test[0] == 0 && nowhere.size() == 1) {
+    notices.push_back(fmt::format("labels begin at 1: {} counts as one of {} classes and has no {}",
+                                  in_quotes(nowhere.front()), class_names.size(), noun));
   } else if (!nowhere.empty()) {
-    notices.push_back("no image is of class " + some_classes(nowhere));
+    notices.push_back(fmt::format("no {} is of class {}", noun, some_classes(nowhere)));
   }
   if (!only_in_test.empty()) {
-    notices.push_back("there are images for testing, and none for training, of class " +
-                      some_classes(only_in_test));
+    notices.push_back(fmt::format("there are {}s for testing, and none for training, of class {}", noun,
+                                  some_classes(only_in_test)));
   }
   return notices;
 }

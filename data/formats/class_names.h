@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep {
@@ -30,5 +31,9 @@ void check_labels(std::span<const uint8_t> labels, int64_t classes, const std::f
 // training, with such rows for testing alone among them.
 std::vector<std::string> label_notices(std::span<const uint8_t> train, std::span<const uint8_t> test,
                                        const std::vector<std::string>& class_names);
+
+// The same of the numbers of rows of each class. noun: what a row is called.
+std::vector<std::string> label_notices(std::span<const int64_t> in_train, std::span<const int64_t> in_test,
+                                       const std::vector<std::string>& class_names, std::string_view noun);
 
 }  // namespace lockstep

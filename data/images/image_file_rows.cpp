@@ -26,7 +26,8 @@ auto of_bytes(const std::filesystem::path& path, const std::vector<uint8_t>& byt
   try {
     return read(bytes);
   } catch (const DataError& error) {
-    throw DataError(fmt::format("{} {}", path.string(), error.message()), error.hint_text());
+    throw DataError(fmt::format("{} {}", path.string(), error.message()),
+                    error.hint_text() + ", or leave such files out with " + NamedOption{"skip_unreadable"});
   }
 }
 

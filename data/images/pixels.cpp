@@ -21,25 +21,42 @@ using namespace std::string_view_literals;
 struct OtherFormat {
   std::string_view name, bytes;
   size_t at = 0;  // place of the bytes
+  bool image = true;
 };
-constexpr std::array kOtherFormats = {OtherFormat{"a GIF", "GIF8"sv},
-                                      OtherFormat{"a WebP", "WEBP"sv, 8},
-                                      OtherFormat{"a TIFF", "II*\0"sv},
-                                      OtherFormat{"a TIFF", "MM\0*"sv},
-                                      OtherFormat{"a BMP", "BM"sv},
-                                      OtherFormat{"a HEIF or AVIF", "ftyp"sv, 4},
-                                      OtherFormat{"a JPEG 2000", "jP  "sv, 4},
-                                      OtherFormat{"a JPEG XL", "JXL "sv, 4},
-                                      OtherFormat{"a JPEG XL", "\xff\x0a"sv},
-                                      OtherFormat{"a Netpbm", "P5"sv},
-                                      OtherFormat{"a Netpbm", "P6"sv}};
+constexpr std::array kOtherFormats = {
+    OtherFormat{"a GIF file", "GIF8"sv},
+    OtherFormat{"a WebP file", "WEBP"sv, 8},
+    OtherFormat{"a TIFF file", "II*\0"sv},
+    OtherFormat{"a TIFF file", "MM\0*"sv},
+    OtherFormat{"a BMP file", "BM"sv},
+    OtherFormat{"a HEIF file", "ftyphei"sv, 4},
+    OtherFormat{"a HEIF file", "ftyphev"sv, 4},
+    OtherFormat{"a HEIF file", "ftypmif1"sv, 4},
+    OtherFormat{"a HEIF file", "ftypmsf1"sv, 4},
+    OtherFormat{"an AVIF file", "ftypavi"sv, 4},
+    OtherFormat{"a video (MP4 or its like)", "ftyp"sv, 4, /*image=*/false},
+    OtherFormat{"a JPEG 2000 file", "jP  "sv, 4},
+    OtherFormat{"a JPEG XL file", "JXL "sv, 4},
+    OtherFormat{"a JPEG XL file", "\xff\x0a"sv},
+    OtherFormat{"a Netpbm file", "P5"sv},
+    OtherFormat{"a Netpbm file", "P6"sv},
+    OtherFormat{"a ZIP archive or a file of NumPy or PyTorch", "PK\x03\x04"sv, 0, /*image=*/false},
+    OtherFormat{"a gzip archive", "\x1f\x8b"sv, 0, /*image=*/false},
+    OtherFormat{"an array of NumPy", "\x93NUMPY"sv, 0, /*image=*/false},
+    OtherFormat{"a PDF file", "%PDF"sv, 0, /*image=*/false},
+    OtherFormat{"a web page", "<!DOCTYPE"sv, 0, /*image=*/false},
+    OtherFormat{"a web page", "<html"sv, 0, /*image=*/false},
+    OtherFormat{"an SVG file", "<svg"sv},
+    OtherFormat{"the name of a file in Git LFS ('git lfs pull' brings the file)", "version https://git-lfs"sv,
+                0, /*image=*/false}};
 
 DataError no_image(std::span<const uint8_t> file) {
   if (file.empty()) return damaged_image("is empty");
   const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
   for (const auto& format : kOtherFormats) {
     if (text.size() > format.at && text.substr(format.at).starts_with(format.bytes)) {
-      return unfit_image(fmt::format("is {} file, PNG or JPEG was expected", format.name));
+      const auto what = fmt::format("is {}, PNG or JPEG was expected", format.name);
+      return format.image ? unfit_image(what) : DataError(what, "put an image in its place, or remove it");
     }
   }
   return unfit_image(fmt::format("is not a PNG or JPEG file: it starts with bytes {:02x}",

@@ -55,7 +55,9 @@ TEST_CASE("another path is an error that says what was looked for and what is th
            {{"data_batch_1"}, "", "holds CIFAR's data_batch_1", "cifar-10-binary.tar.gz"},
            {{"train.bin"}, "", "holds train.bin", "four IDX files"},
            {{"mnist.npz"}, "", "holds mnist.npz", "safetensors"},
-           {{"mnist.npz"}, "mnist.npz", "mnist.npz is a file, and its name does not end", "safetensors"},
+           {{"mnist.npz"}, "mnist.npz", "mnist.npz is a file, and its name does not end", "save_file({"},
+           {{"photos.ZIP"}, "photos.ZIP", "photos.ZIP is a file", "unpack it, and name the folder"},
+           {{"a.bin"}, "a.bin", "a.bin is a file, and its name does not end", "four IDX files"},
            {{"my-idx3-ubyte"}, "", "my-idx3-ubyte, which is none of the names", "rename"}}) {
     ImageTree tree;
     for (const auto& file : files) tree.add(file);

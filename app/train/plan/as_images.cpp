@@ -4,10 +4,13 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <cmath>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include <lockstep/app/train/plan/dataset.h>
+#include <lockstep/app/train/plan/labels.h>
 #include <lockstep/models/program.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
@@ -35,6 +38,32 @@ const Program::Tensor* input_for(const Program& program, const BatchSpec& spec, 
   if (named != inputs.end()) return &*named;
   const bool alone = inputs.size() == 1 && std::ranges::count(spec, Role::kInput, &TensorSpec::role) == 1;
   return alone ? &inputs.front() : nullptr;
+}
+
+// How rows that no model takes become images, or get labels.
+std::string hint_for(const TrainingData& data) {
+  const auto& input = data.spec.front();
+  const auto& shape = input.row_shape;
+  const auto inputs = std::ranges::count(data.spec, Role::kInput, &TensorSpec::role);
+  if (std::ranges::count(data.spec, Role::kTarget, &TensorSpec::role) == 0) {
+    return "the tensors train.y and test.y are the labels";
+  }
+  if (inputs != 1) return "leave the other inputs out";
+  if (shape.size() == 2) {
+    return fmt::format("give images their dimension of channels: {}.unsqueeze(1)", input.name);
+  }
+  if (shape.size() == 1) {
+    const auto side = std::llround(std::sqrt(static_cast<double>(shape[0])));
+    const auto sizes = side * side == shape[0] ? fmt::format("1, {}, {}", side, side)
+                                               : std::string("channels, height, width");
+    return fmt::format("save images as images: {}.view(-1, {})", input.name, sizes);
+  }
+  if (shape.size() != 3) return "rows of images have three dimensions";
+  if (!torch::isFloatingType(input.dtype) && input.dtype != torch::kUInt8) {
+    return fmt::format("save pixels of 0 to 255 as uint8, {}.to(torch.uint8), and other numbers as float32",
+                       input.name);
+  }
+  return label_hint(data.spec.back());
 }
 
 }  // namespace
@@ -76,7 +105,7 @@ TrainingData as_images(TrainingData data, const std::string& model, const Normal
     throw DataError(fmt::format("{} takes one input [n, channels, height, width] of floats or uint8 and one "
                                 "target [n] of classes, {} has {}{}",
                                 model, data.name, fmt::join(found, ", "), fits ? ": " + data.no_classes : ""),
-                    "an exported program takes any tensors");
+                    hint_for(data) + "; an exported program takes any tensors");
   }
   if (*data.classes > kMostClasses) {
     throw DataError(fmt::format("{} has labels up to {}, {} takes {} classes at most", data.name,

@@ -11,9 +11,11 @@
 
 #include <lockstep/app/machine/need_memory.h>
 #include <lockstep/app/train/plan/image_folder.h>
+#include <lockstep/app/train/plan/labels.h>
 #include <lockstep/data/cifar_folder.h>
 #include <lockstep/data/data_folder.h>
 #include <lockstep/data/data_kind.h>
+#include <lockstep/data/formats/class_names.h>
 #include <lockstep/data/idx_folder.h>
 #include <lockstep/data/images/resized_images.h>
 #include <lockstep/data/synthetic.h>
@@ -76,15 +78,29 @@ LoadedData load_images(Dataset images, const std::string& folder, const DataFlag
           .same_rows = [images] { return same_in_train_and_test(images); }};
 }
 
+// About the labels of all rows.
+std::vector<std::string> class_notices_of(const TrainingData& data) {
+  constexpr int64_t kMostJudged = 100'000;
+  if (!data.classes || *data.classes > kMostJudged) return {};
+  const auto count = [&](const DataRows& rows) {
+    std::vector<int64_t> counts(static_cast<size_t>(*data.classes));
+    for (const auto label : class_labels(rows)) ++counts[static_cast<size_t>(label)];
+    return counts;
+  };
+  return label_notices(count(data.train), count(data.test), numbered_classes(*data.classes), data.row_noun);
+}
+
 LoadedData load_file(const std::string& file, const DataFlags& flags, std::span<const std::string> targets) {
   auto data = load_tensor_data(file, targets, [&](int64_t bytes) {
     need_host_memory(bytes, fmt::format("holding {}", in_quotes(file)), "file: save fewer rows");
   });
   const auto all_test_rows = data.test.rows();
   const auto [train, test] = used_rows(flags, data.train.rows(), all_test_rows, "row");
-  return {.set = as_training_data(first_rows(std::move(data), train, test)),
-          .origin = file,
-          .all_test_rows = all_test_rows};
+  LoadedData loaded{.origin = file,
+                    .all_test_rows = all_test_rows,
+                    .class_notices = class_notices_of(as_training_data(data))};
+  loaded.set = as_training_data(first_rows(std::move(data), train, test));
+  return loaded;
 }
 
 // A data set that needs no files.
@@ -110,13 +126,9 @@ auto with_other_data(const std::string& path, const Find& find) {
   try {
     return find();
   } catch (const DataError& error) {
-    std::error_code ignored;
-    const bool file = fs::is_regular_file(path, ignored);
-    throw DataError(
-        error.message_text(),
-        error.hint_text() + fmt::format("; --data DIR names a folder, --data {} needs no files{}",
-                                        fmt::join(known_data_names(), " or "),
-                                        file ? ", a file of tensors ends with .safetensors" : ""));
+    throw DataError(error.message_text(),
+                    error.hint_text() + fmt::format("; --data DIR names a folder, --data {} needs no files",
+                                                    fmt::join(known_data_names(), " or ")));
   }
 }
 

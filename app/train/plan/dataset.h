@@ -32,8 +32,9 @@ struct LoadedData {
   std::string kind = {};    // "IDX", "CIFAR-10", "CIFAR-100", "image folder", "safetensors", "synthetic"
   std::string digest = {};  // SHA-256 of the files' names and sizes; empty: no files, or one
   std::vector<std::string> notices = {};  // what is odd in the files: one sentence each, without a full stop
-  std::vector<std::string> unreadable = {};  // image files that were left out, as of ImageFolder
-  bool streamed = false;                     // the training rows are decoded while training
+  std::vector<std::string> class_notices = {};  // the same, where labels are taken as classes
+  std::vector<std::string> unreadable = {};     // image files that were left out, as of ImageFolder
+  bool streamed = false;                        // the training rows are decoded while training
   // What streams hold at most: for each distinct device of rows that are decoded ahead and of images that
   // workers are decoding, and of the image that each replica decodes itself.
   int64_t ahead_bytes = 0, decoding_bytes = 0;

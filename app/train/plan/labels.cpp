@@ -36,6 +36,20 @@ std::vector<int64_t> class_labels(const DataRows& rows) {
   return labels;
 }
 
+std::string label_hint(const TensorSpec& target) {
+  if (target.row_shape == std::vector<int64_t>{1}) {
+    const bool integers = at::isIntegralType(target.dtype, /*includeBool=*/false);
+    return std::string("save one number per row: .squeeze(1)") + (integers ? "" : ".to(torch.int64)");
+  }
+  if (!target.row_shape.empty()) {
+    return "save one number per row; of columns with a 1 for the class, .argmax(1) makes it";
+  }
+  if (!at::isIntegralType(target.dtype, /*includeBool=*/false)) {
+    return "save them as int64 numbers from 0 on: .to(torch.int64)";
+  }
+  return "classes count from 0; leave rows without a class out of the data";
+}
+
 std::vector<double> balanced_weights(const TrainingData& data) {
   const auto classes = class_count(data);
   std::vector<int64_t> counts(static_cast<size_t>(classes));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
 #include <utility>
 
@@ -90,6 +91,12 @@ std::vector<std::string> batch_notices(const TrainPlan& plan) {
 
 std::vector<std::string> task_notices(const TrainPlan& plan) {
   auto notices = plan.data.notices;
+  const bool classifies = !plan.program || plan.loss->loss == ProgramLoss::kClassification;
+  if (classifies)
+    notices.insert(notices.end(), plan.data.class_notices.begin(), plan.data.class_notices.end());
+  if (!plan.program) {
+    for (auto& notice : pixel_notices(plan.as_read.set)) notices.push_back(std::move(notice));
+  }
   if (plan.program) {
     if (auto notice = eval_form_notice(*plan.program)) notices.push_back(std::move(*notice));
   }
@@ -103,6 +110,33 @@ std::vector<std::string> task_notices(const TrainPlan& plan) {
     notices.push_back(std::move(*notice));
     break;
   }
+  return notices;
+}
+
+std::vector<std::string> pixel_notices(const TrainingData& data) {
+  constexpr int64_t kLookedAt = 64;  // rows
+  constexpr double kLarge = 100;     // of pixels as bytes, in floats
+  constexpr int64_t kLeastSide = 8;
+  const auto& image = data.spec.front();
+  const auto& shape = image.row_shape;
+  if (image.role != Role::kInput || shape.size() != 3) return {};
+  std::vector<std::string> notices;
+  if ((shape[2] == 1 || shape[2] == 3) && std::min(shape[0], shape[1]) >= kLeastSide) {
+    notices.push_back(fmt::format(
+        "{} is taken as images of {} channels and {} x {} pixels, [n, channels, height, width]: if its last "
+        "dimension is that of channels, save {}.permute(0, 3, 1, 2).contiguous()",
+        image.name, shape[0], shape[1], shape[2], image.name));
+  }
+  if (image.dtype == torch::kUInt8) return notices;
+  const auto source = data.train.sources(torch::kCPU);
+  Batch rows(std::make_shared<const BatchSpec>(source->spec()));
+  source->gather(torch::arange(std::min(kLookedAt, data.train.rows)), /*epoch=*/0, rows);
+  const auto largest = rows[0].to(torch::kFloat32).abs().max().item<double>();
+  if (largest < kLarge) return notices;
+  notices.push_back(
+      fmt::format("{} has floats up to {:.4g}, and networks learn from small ones: save pixels "
+                  "as uint8, which is divided by 255, or divide them",
+                  image.name, largest));
   return notices;
 }
 

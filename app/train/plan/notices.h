@@ -34,6 +34,10 @@ std::vector<std::string> batch_notices(const TrainPlan& plan);
 // eval(), numbers of the data that are not finite.
 std::vector<std::string> task_notices(const TrainPlan& plan);
 
+// Returns what is odd about rows as images for a model of lockstep: floats that are as large as bytes, and
+// channels that seem to come last.
+std::vector<std::string> pixel_notices(const TrainingData& data);
+
 // A number of these rows that is not finite.
 std::optional<std::string> not_finite_notice(const RowFaults& faults);
 

@@ -4,8 +4,10 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
+#include <lockstep/app/train/plan/labels.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/losses.h>
@@ -46,15 +48,13 @@ std::optional<Labels> labels_of(const Program& program, const LossChoice& choice
   return Labels{output->sizes.back(), kIgnoredToken, "tokens count from 0; -100 is not counted"};
 }
 
-// How targets that are no classes become some.
-const char* class_hint(const TensorSpec& target) {
+// How targets that are no classes become some, or another loss takes them.
+std::string class_hint(const TensorSpec& target) {
   if (torch::isFloatingType(target.dtype)) {
-    return "save them as int64 numbers from 0 on, or choose a loss of numbers: --loss mse";
+    return label_hint(target) + ", or choose a loss of numbers: --loss mse";
   }
-  if (target.dtype == torch::kBool) return "save them as int64 numbers from 0 on: .to(torch.int64)";
-  if (target.row_shape == std::vector<int64_t>{1}) return "save one number per row: .squeeze(1)";
-  if (!target.row_shape.empty()) return "for a class per token choose --loss cross_entropy";
-  return "classes count from 0; leave rows without a class out of the data";
+  const bool one = target.row_shape.empty() || target.row_shape == std::vector<int64_t>{1};
+  return one ? label_hint(target) : "for a class per token choose --loss cross_entropy";
 }
 
 // Is for rows whose targets were never looked at.

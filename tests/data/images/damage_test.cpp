@@ -67,6 +67,16 @@ TEST_CASE("other formats are refused by their names") {
   };
   for (const auto& [file, words] :
        {Row{"", "is empty"}, Row{"GIF89a", "is a GIF file, PNG or JPEG was expected"},
+        Row{std::string("\0\0\0\x18"
+                        "ftypheic",
+                        12),
+            "is a HEIF file, PNG or JPEG was expected"},
+        Row{std::string("\0\0\0\x18"
+                        "ftypmp42",
+                        12),
+            "is a video (MP4 or its like), PNG"},
+        Row{"PK\x03\x04", "is a ZIP archive or a file of NumPy or PyTorch, PNG"},
+        Row{"version https://git-lfs.github.com/spec/v1", "'git lfs pull' brings the file"},
         Row{"RIFF\0\0\0\0WEBPVP8 "sv, "is a WebP file"}, Row{"II*\0\0"sv, "is a TIFF file"},
         Row{"MM\0*\0"sv, "is a TIFF file"}, Row{"BM\0\0"sv, "is a BMP file"},
         Row{"\0\0\0\x20"

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/app/train/plan/notices.h>
 #include <lockstep/tests/app/train_command.h>
 #include <lockstep/tests/data/tensor_files.h>
 #include <lockstep/tests/support/refusal.h>
@@ -102,6 +103,58 @@ TEST_CASE("networks with a name refuse tensors that are no images with labels, a
   }
 }
 
+TEST_CASE("the hint about tensors that are no images with labels says how they become some") {
+  const TempFolder folder;
+  struct Row {
+    Tensor X, y;
+    const char* words;
+    const char* recipe = "resnet18-pytorch";
+  };
+  const std::vector<Row> table = {
+      {{"F32", 4, {784}}, kLabels, "X.view(-1, 1, 28, 28)"},
+      {{"F32", 4, {7}}, kLabels, "X.view(-1, channels, height, width)"},
+      {{"F32", 4, {28, 28}}, kLabels, "X.unsqueeze(1)"},
+      {{"I8", 1, {1, 28, 28}}, kLabels, "X.to(torch.uint8), and other numbers as float32"},
+      {{"U8", 1, {28, 28, 1}}, kLabels, "permute(0, 3, 1, 2)", "lenet-scratch"},
+      {kColours, {"F32", 4, {}}, "save them as int64 numbers from 0 on: .to(torch.int64)"},
+      {kColours, {"I64", 8, {1}}, "save one number per row: .squeeze(1)"},
+      {kColours, {"F32", 4, {1}}, ".squeeze(1).to(torch.int64)"},
+      {kColours, {"I64", 8, {10}}, ".argmax(1)"}};
+  for (const auto& [X, y, words, recipe] : table) {
+    INFO(words);
+    const auto flags = flags_of(written(folder, X, y), recipe);
+    CHECK_THAT(refusal_and_hint<DataError>([&] { planned(flags); }), ContainsSubstring(words));
+  }
+}
+
+TEST_CASE("classes without rows, channels that come last and floats as large as bytes are warnings") {
+  const TempFolder folder;
+  const auto notices = [&](const Tensor& X, char label, char high_byte) {
+    const auto path = folder / "odd.safetensors";
+    std::vector<TensorBytes> tensors;
+    for (const auto& [part, rows] : {std::pair("train", 2), std::pair("test", 2)}) {
+      auto shape = X.row;
+      shape.insert(shape.begin(), rows);
+      auto pixels = zeros(std::string(part) + ".X", X.dtype, shape, X.bytes);
+      // 0x437f0000 is 255 as float32.
+      if (high_byte != 0) pixels.bytes.replace(0, 4, std::string("\0\0\x7f\x43", 4));
+      auto labels = zeros(std::string(part) + ".y", "I64", {rows}, 8);
+      labels.bytes[0] = label;
+      labels.bytes[8] = static_cast<char>(label + (part == std::string("train") ? 1 : 0));
+      tensors.push_back(std::move(pixels));
+      tensors.push_back(std::move(labels));
+    }
+    write_tensor_file(path, tensors);
+    return task_notices(planned(flags_of(path)).plan);
+  };
+  CHECK(notices(kGrey, 0, 0).empty());
+  CHECK(notices(kGrey, 1, 0) == Words{"labels begin at 1: '0' counts as one of 3 classes and has no row"});
+  CHECK_THAT(notices(kGrey, 0, 1).at(0), StartsWith("X has floats up to 255, and networks learn from small"));
+  CHECK_THAT(notices({"U8", 1, {32, 32, 3}}, 0, 0).at(0),
+             StartsWith("X is taken as images of 32 channels and 32 x 3 pixels") &&
+                 ContainsSubstring("X.permute(0, 3, 1, 2).contiguous()"));
+}
+
 TEST_CASE("labels of a million classes and more are refused before a network is built") {
   const TempFolder folder;
   const auto path = folder / "mine.safetensors";
@@ -131,5 +184,5 @@ TEST_CASE("a data file that cannot be read is an error of the data") {
   const auto other = folder / "set.npz";
   write_tensor_file(other, {});
   CHECK_THAT(refusal_and_hint<DataError>([&] { planned(flags_of(other)); }),
-             ContainsSubstring("a file of tensors ends with .safetensors"));
+             ContainsSubstring("save the rows as safetensors, in Python: save_file("));
 }
