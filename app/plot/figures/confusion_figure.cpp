@@ -14,8 +14,8 @@
 namespace lockstep::plot {
 namespace {
 
-constexpr double kRowHeight = 22;    // pixels, of few classes
-constexpr double kMostHeight = 860;  // of the whole matrix
+constexpr double kMostRowHeight = 48, kLeastRowHeight = 22;  // pixels, but where the matrix is the highest
+constexpr double kUsualHeight = 480, kMostHeight = 860;      // of the whole matrix
 constexpr size_t kMostNamedTicks = 40;
 
 // Few classes have all their labels, more every so many that the labels do not touch.
@@ -63,12 +63,14 @@ Panel panel_of(const Source& test) {
     rows.push_back(names[i] == number ? number : fmt::format("{} {}", number, names[i]));
     columns.push_back(number);
   }
-  Panel panel{.title = fmt::format("{}: {} of {}", test.name, test.json.value("model", "model"),
+  Panel panel{.title = fmt::format("{}: {} on {}", test.name, test.json.value("model", "model"),
                                    test.json.value("data", "data"))};
   panel.cells = cells_of(test, names.size());
   panel.x = class_axis("answer", columns, /*down=*/false);
   panel.y = class_axis("class", rows, /*down=*/true);
-  panel.height = std::min(kMostHeight, kRowHeight * static_cast<double>(names.size()));
+  const auto classes = static_cast<double>(names.size());
+  panel.height =
+      std::min(kMostHeight, classes * std::clamp(kUsualHeight / classes, kLeastRowHeight, kMostRowHeight));
   return panel;
 }
 

@@ -22,7 +22,8 @@ struct Run {
   std::vector<Point> test_headline = {};
   std::vector<Point> train_headline = {};
   std::vector<Point> test_loss = {};
-  std::vector<Point> step_loss = {};
+  std::vector<Point> train_loss = {};  // by steps, or by epochs where these have more lines
+  std::string loss = {};               // its name
 };
 
 std::string devices_of(const Json& plan) {
@@ -70,13 +71,22 @@ std::string headline_of(const Json& epoch) {
   return "";
 }
 
+// Models and programs of classes have the same.
+std::string loss_of(const Json& plan) {
+  const auto given = setting(plan, "loss", "");
+  const bool classes =
+      given.empty() || given.starts_with("classification") || given.starts_with("cross_entropy");
+  return classes ? "cross-entropy" : given;
+}
+
 Run read_run(const Source& source) {
   const auto& plan = source.json.front();
   const double steps = plan.at("steps_per_epoch").get<double>();
   if (steps < 1) nothing_to_draw(source, "epoch of at least one step");
   // A run that --limit-steps ends is evaluated in the middle of an epoch.
   const auto last_step = number_at(plan, "total_steps");
-  Run run{.parts = parts_of(source.name, plan)};
+  Run run{.parts = parts_of(source.name, plan), .loss = loss_of(plan)};
+  std::vector<Point> epoch_loss;
   for (const auto& epoch : events_of(source, "epoch")) {
     const double ended = epoch.at("epoch").get<double>();
     const double x = last_step ? std::min(ended, *last_step / steps) : ended;
@@ -84,15 +94,17 @@ Run read_run(const Source& source) {
     add_point(run.test_headline, x, epoch, "test_" + run.headline);
     add_point(run.train_headline, x, epoch, "train_" + run.headline);
     add_point(run.test_loss, x, epoch, "test_loss");
+    add_point(epoch_loss, x, epoch, "train_loss");
   }
   for (const auto& step : events_of(source, "step")) {
-    add_point(run.step_loss, step.at("epoch").get<double>() - 1 + step.at("step").get<double>() / steps, step,
-              "loss");
+    add_point(run.train_loss, step.at("epoch").get<double>() - 1 + step.at("step").get<double>() / steps,
+              step, "loss");
   }
-  if (run.test_headline.empty() && run.step_loss.empty()) {
+  if (run.train_loss.size() < epoch_loss.size()) run.train_loss = std::move(epoch_loss);
+  if (run.test_headline.empty() && run.train_loss.empty()) {
     nothing_to_draw(source, "step or epoch line (a run writes the first after --log-every steps)");
   }
-  for (const auto* points : {&run.test_headline, &run.step_loss}) {
+  for (const auto* points : {&run.test_headline, &run.train_loss}) {
     for (const auto& point : *points) run.epochs = std::max(run.epochs, point.x);
   }
   return run;
@@ -127,6 +139,14 @@ Panel panel_of(std::string title, std::string y_label, std::vector<Series> serie
   panel.x = linear_axis("epoch", std::vector{0., last_epoch}, 1);
   panel.y = linear_axis(std::move(y_label), ys);
   return panel;
+}
+
+// Names the loss that all runs have.
+std::string loss_label(const std::vector<Run>& runs) {
+  const auto& loss = runs.front().loss;
+  const bool same = std::ranges::all_of(runs, [&](const Run& run) { return run.loss == loss; });
+  if (!same) return "loss (mean)";
+  return loss == "cross-entropy" ? "loss (mean cross-entropy)" : fmt::format("loss (mean, {})", loss);
 }
 
 void add_legend(Figure& figure, const Names& names, bool tested) {
@@ -166,8 +186,8 @@ Figure training_figure(std::span<const Source> metrics) {
                                      curves(runs, &Run::train_headline, Line::kSolid, &Run::test_headline),
                                      last_epoch));
   }
-  figure.panels.push_back(panel_of("loss", "loss (mean cross-entropy)",
-                                   curves(runs, &Run::step_loss, Line::kThin, &Run::test_loss), last_epoch));
+  figure.panels.push_back(panel_of("loss", loss_label(runs),
+                                   curves(runs, &Run::train_loss, Line::kThin, &Run::test_loss), last_epoch));
   add_legend(figure, names, tested);
   figure.summary = (tested ? fmt::format("test {} and losses of ", name) : "losses while training of ") +
                    counted(static_cast<int64_t>(runs.size()), "run");

@@ -184,6 +184,11 @@ class Painter {
     if (!fits) return;
     for (const auto& cell : panel.cells) {
       const auto box = place(cell, panel, area);
+      // Neighbours of one shade are seen as two.
+      canvas_.line(std::array<Position, 2>{{{box.left, box.bottom}, {box.right, box.bottom}}},
+                   {.color = kGrid});
+      canvas_.line(std::array<Position, 2>{{{box.right, box.top}, {box.right, box.bottom}}},
+                   {.color = kGrid});
       canvas_.text({.text = cell.label,
                     .at = {(box.left + box.right) / 2, (box.top + box.bottom) / 2 + kBaseDrop},
                     .font = kTextFont,

@@ -53,6 +53,21 @@ TEST_CASE("a run becomes two panels: accuracy, and loss by parts of an epoch") {
   CHECK(figure.summary == "test accuracy and losses of 1 run");
 }
 
+TEST_CASE("where a run has fewer lines of steps than of epochs, the loss of its epochs is drawn") {
+  const auto plan = [](const std::string& loss) {
+    return R"({"event":"plan","steps_per_epoch":2,"loss":)" + loss + R"(,"lr":0.2}
+{"event":"epoch","epoch":1,"train_loss":3.5,"train_accuracy":0.25,"test_loss":2.0,"test_accuracy":0.5}
+{"event":"step","epoch":2,"step":2,"loss":1.5}
+{"event":"epoch","epoch":2,"train_loss":1.5,"train_accuracy":0.5,"test_loss":1.0,"test_accuracy":0.5}
+)";
+  };
+  const auto figure = figure_from({{"run.jsonl", plan("null")}});
+  check_points(figure.panels[1].series[0], {{1, 3.5}, {2, 1.5}});
+  CHECK(figure.panels[1].y.label == "loss (mean cross-entropy)");
+  CHECK(figure_from({{"run.jsonl", plan("\"mse:out\"")}}).panels[1].y.label == "loss (mean, mse:out)");
+  CHECK(figure_from({{"a", plan("\"mse\"")}, {"b", plan("null")}}).panels[1].y.label == "loss (mean)");
+}
+
 TEST_CASE("a run in its first epoch shows the loss of its steps") {
   const auto whole = run(R"(["cpu"])", "0.2");
   const auto first = whole.substr(0, whole.find("{\"event\":\"epoch\""));
@@ -307,4 +322,6 @@ TEST_CASE("a test with its confusion becomes a matrix, the first class at the to
   CHECK(panel.cells[1].share == Approx(.25));
   CHECK(panel.cells[1].label == "1");
   CHECK(panel.cells[2].label.empty());  // no row
+  CHECK(panel.title == "eval.json: lenet on pets");
+  CHECK(panel.height == 2 * 48);
 }
