@@ -273,6 +273,30 @@ TEST_CASE("mean and deviation are those of the training images, and reach test i
              ContainsSubstring("normalize = \"auto\"") && ContainsSubstring("augment = \"flip\""));
 }
 
+TEST_CASE(
+    "a sample of streamed rows is named, and its numbers stay those of a run that then fits into memory") {
+  // 10,002 images, of which 10,000 are drawn.
+  const Photos photos(1, /*rows=*/5001);
+  const Words flags = photos.flags() + Words{"--recipe", "resnet18-pytorch"};
+  const auto [given, streamed] =
+      planned(flags + Words{"--normalize", "auto", "--data-memory", "100K", "--workers", "2"});
+  REQUIRE(streamed.data.streamed);
+  CHECK_THAT(describe(streamed), ContainsSubstring(", measured on 10,000 of 10,002 images"));
+  CHECK(plan_fields(streamed).at("normalize_rows") == 10'000);
+  const auto resident = planned(flags + Words{"--normalize", "auto"}).plan;
+  CHECK(plan_fields(resident).at("normalize_rows") == 10'002);
+  CHECK(resident.pixels.normalization.mean != streamed.pixels.normalization.mean);
+  const auto numbers = normalize_text(streamed.pixels.normalization);
+  CHECK_THAT(config_text(given, streamed, kInConfig | kKept),
+             ContainsSubstring("normalize = \"" + numbers + "\""));
+  const auto goes_on = planned(flags + Words{"--normalize", numbers}).plan;
+  CHECK_FALSE(goes_on.data.streamed);
+  CHECK(goes_on.pixels.normalization.mean == streamed.pixels.normalization.mean);
+  CHECK(goes_on.pixels.normalization.deviation == streamed.pixels.normalization.deviation);
+  CHECK(plan_fields(goes_on).at("normalize") == plan_fields(streamed).at("normalize"));
+  CHECK(plan_fields(goes_on).at("normalize_rows").is_null());
+}
+
 TEST_CASE("augmentation changes training rows alone, not those that are held out") {
   const Photos photos(3, /*rows=*/20);
   const auto plan = planned(photos.flags() + Words{"--augment", "cutout:8", "--validation-share", ".5"}).plan;
