@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <torch/types.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -11,7 +12,6 @@
 
 #include <lockstep/app/machine/need_memory.h>
 #include <lockstep/app/train/plan/image_folder.h>
-#include <lockstep/app/train/plan/labels.h>
 #include <lockstep/data/cifar_folder.h>
 #include <lockstep/data/data_folder.h>
 #include <lockstep/data/data_kind.h>
@@ -79,15 +79,15 @@ LoadedData load_images(Dataset images, const std::string& folder, const DataFlag
 }
 
 // About the labels of all rows.
-std::vector<std::string> class_notices_of(const TrainingData& data) {
+std::vector<std::string> class_notices_of(const TensorData& data) {
   constexpr int64_t kMostJudged = 100'000;
   if (!data.classes || *data.classes > kMostJudged) return {};
-  const auto count = [&](const DataRows& rows) {
-    std::vector<int64_t> counts(static_cast<size_t>(*data.classes));
-    for (const auto label : class_labels(rows)) ++counts[static_cast<size_t>(label)];
-    return counts;
+  const auto count = [&](const Batch& rows) {
+    const auto counts = rows.target().to(torch::kInt64).bincount(/*weights=*/{}, *data.classes);
+    const auto* const first = counts.const_data_ptr<int64_t>();
+    return std::vector<int64_t>(first, first + counts.numel());
   };
-  return label_notices(count(data.train), count(data.test), numbered_classes(*data.classes), data.row_noun);
+  return label_notices(count(data.train), count(data.test), numbered_classes(*data.classes), "row");
 }
 
 LoadedData load_file(const std::string& file, const DataFlags& flags, std::span<const std::string> targets) {
@@ -96,9 +96,7 @@ LoadedData load_file(const std::string& file, const DataFlags& flags, std::span<
   });
   const auto all_test_rows = data.test.rows();
   const auto [train, test] = used_rows(flags, data.train.rows(), all_test_rows, "row");
-  LoadedData loaded{.origin = file,
-                    .all_test_rows = all_test_rows,
-                    .class_notices = class_notices_of(as_training_data(data))};
+  LoadedData loaded{.origin = file, .all_test_rows = all_test_rows, .class_notices = class_notices_of(data)};
   loaded.set = as_training_data(first_rows(std::move(data), train, test));
   return loaded;
 }

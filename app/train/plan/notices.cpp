@@ -1,6 +1,7 @@
 #include <lockstep/app/train/plan/notices.h>
 
 #include <fmt/format.h>
+#include <torch/types.h>
 
 #include <algorithm>
 #include <memory>

@@ -67,13 +67,11 @@ TEST_CASE("other formats are refused by their names") {
   };
   for (const auto& [file, words] :
        {Row{"", "is empty"}, Row{"GIF89a", "is a GIF file, PNG or JPEG was expected"},
-        Row{std::string("\0\0\0\x18"
-                        "ftypheic",
-                        12),
+        Row{"\0\0\0\x18"
+            "ftypheic"sv,
             "is a HEIF file, PNG or JPEG was expected"},
-        Row{std::string("\0\0\0\x18"
-                        "ftypmp42",
-                        12),
+        Row{"\0\0\0\x18"
+            "ftypmp42"sv,
             "is a video (MP4 or its like), PNG"},
         Row{"PK\x03\x04", "is a ZIP archive or a file of NumPy or PyTorch, PNG"},
         Row{"version https://git-lfs.github.com/spec/v1", "'git lfs pull' brings the file"},
@@ -81,9 +79,9 @@ TEST_CASE("other formats are refused by their names") {
         Row{"MM\0*\0"sv, "is a TIFF file"}, Row{"BM\0\0"sv, "is a BMP file"},
         Row{"\0\0\0\x20"
             "ftypavif"sv,
-            "is a HEIF or AVIF file"},
-        Row{"P6 1 1", "is a Netpbm file"},
-        Row{"<svg>", "is not a PNG or JPEG file: it starts with bytes 3c 73 76 67"},
+            "is an AVIF file"},
+        Row{"P6 1 1", "is a Netpbm file"}, Row{"<svg>", "is an SVG file"},
+        Row{"text", "is not a PNG or JPEG file: it starts with bytes 74 65 78 74"},
         Row{"\xff", "starts with bytes ff"}, Row{"\x89PNG\r\n", "starts with bytes 89 50 4e 47"}}) {
     INFO(words);
     CHECK_THAT(refused(bytes(file)), ContainsSubstring(std::string(words)));
