@@ -120,7 +120,7 @@ LoadedData make_data(const KnownData& known, uint64_t seed, const DataFlags& fla
 
 // Returns what it returns. Its errors say what else --data may name.
 template <class Find>
-auto with_other_data(const std::string& path, const Find& find) {
+auto with_other_data(const Find& find) {
   try {
     return find();
   } catch (const DataError& error) {
@@ -132,13 +132,13 @@ auto with_other_data(const std::string& path, const Find& find) {
 
 LoadedData read_data(const std::string& path, const DataFlags& flags, std::span<const std::string> targets,
                      int processes_on_host) {
-  const auto kind = with_other_data(path, [&] { return kind_of(path); });
+  const auto kind = with_other_data([&] { return kind_of(path); });
   check_flags(flags, to_string(kind));
   const auto load = [&] {
     if (kind == DataKind::kTensorFile) return load_file(path, flags, targets);
     if (kind == DataKind::kImageFolder) return load_image_folder(path, flags, processes_on_host);
-    auto images = with_other_data(
-        path, [&] { return kind == DataKind::kIdx ? load_idx_folder(path) : load_cifar(path); });
+    auto images =
+        with_other_data([&] { return kind == DataKind::kIdx ? load_idx_folder(path) : load_cifar(path); });
     return load_images(std::move(images), path, flags);
   };
   auto loaded = load();
