@@ -78,10 +78,10 @@ LoadedData load_images(Dataset images, const std::string& folder, const DataFlag
           .same_rows = [images] { return same_in_train_and_test(images); }};
 }
 
-// About the labels of all rows.
-std::vector<std::string> class_notices_of(const TensorData& data) {
+// About the labels of all rows. Some of them may well lack a class.
+std::vector<std::string> class_notices_of(const TensorData& data, const DataFlags& flags) {
   constexpr int64_t kMostJudged = 100'000;
-  if (!data.classes || *data.classes > kMostJudged) return {};
+  if (!data.classes || *data.classes > kMostJudged || flags.limit_train || flags.limit_test) return {};
   const auto count = [&](const Batch& rows) {
     const auto counts = rows.target().to(torch::kInt64).bincount(/*weights=*/{}, *data.classes);
     const auto* const first = counts.const_data_ptr<int64_t>();
@@ -96,7 +96,8 @@ LoadedData load_file(const std::string& file, const DataFlags& flags, std::span<
   });
   const auto all_test_rows = data.test.rows();
   const auto [train, test] = used_rows(flags, data.train.rows(), all_test_rows, "row");
-  LoadedData loaded{.origin = file, .all_test_rows = all_test_rows, .class_notices = class_notices_of(data)};
+  LoadedData loaded{
+      .origin = file, .all_test_rows = all_test_rows, .class_notices = class_notices_of(data, flags)};
   loaded.set = as_training_data(first_rows(std::move(data), train, test));
   return loaded;
 }

@@ -4,6 +4,7 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <numeric>
 #include <utility>
@@ -92,7 +93,8 @@ std::vector<std::string> batch_notices(const TrainPlan& plan) {
 
 std::vector<std::string> task_notices(const TrainPlan& plan) {
   auto notices = plan.data.notices;
-  const bool classifies = !plan.program || plan.loss->loss == ProgramLoss::kClassification;
+  const bool classifies =
+      !plan.program || plan.loss.value_or(LossChoice()).loss == ProgramLoss::kClassification;
   if (classifies)
     notices.insert(notices.end(), plan.data.class_notices.begin(), plan.data.class_notices.end());
   if (!plan.program) {
@@ -118,6 +120,7 @@ std::vector<std::string> pixel_notices(const TrainingData& data) {
   constexpr int64_t kLookedAt = 64;  // rows
   constexpr double kLarge = 100;     // of pixels as bytes, in floats
   constexpr int64_t kLeastSide = 8;
+  if (data.spec.empty()) return {};
   const auto& image = data.spec.front();
   const auto& shape = image.row_shape;
   if (image.role != Role::kInput || shape.size() != 3) return {};
@@ -133,7 +136,7 @@ std::vector<std::string> pixel_notices(const TrainingData& data) {
   Batch rows(std::make_shared<const BatchSpec>(source->spec()));
   source->gather(torch::arange(std::min(kLookedAt, data.train.rows)), /*epoch=*/0, rows);
   const auto largest = rows[0].to(torch::kFloat32).abs().max().item<double>();
-  if (largest < kLarge) return notices;
+  if (!(largest >= kLarge) || !std::isfinite(largest)) return notices;  // others are named already
   notices.push_back(
       fmt::format("{} has floats up to {:.4g}, and networks learn from small ones: save pixels "
                   "as uint8, which is divided by 255, or divide them",
