@@ -179,9 +179,10 @@ class Trainer {
 
   // Compares the parameters of all replicas of the world, bit by bit, those on devices of one type with each
   // other, with options.ema their averages, and with Precision::kFp16 their loss scales; with
-  // options.replica.invariant or BnPolicy::kSync also the batch-norm statistics. Waits for the steps in
-  // flight. Costs a pass over the weights, and on a GPU a copy of them to the host. Throws OutOfSyncError in
-  // every process if they differ, and the error that ended a collective.
+  // options.replica.invariant or BnPolicy::kSync also the batch-norm statistics. With options.shard it
+  // compares no averages: each replica has a part of its own. Waits for the steps in flight. Costs a pass
+  // over the weights, and on a GPU a copy of them to the host. Throws OutOfSyncError in every process if they
+  // differ, and the error that ended a collective.
   void check_sync();
 
   // Waits for the steps in flight, and for the devices of this process. Throws the error that ended a step.
