@@ -104,6 +104,15 @@ Thrown keep(TrainLoop& loop, const TrainPlan& plan, const TrainFlags& flags, Run
   return first;
 }
 
+// Keeps what a run leaves. What fails there is its error, unless an output has failed before: on a full disk
+// the next checkpoint fails like the first one.
+void keep_and_note(Ending& ending, TrainLoop& loop, const TrainPlan& plan, const TrainFlags& flags,
+                   RunOutputs& outputs) {
+  const auto failed = keep(loop, plan, flags, outputs);
+  if (failed && ending.status == kFailed) return warn(as_error(failed).message());
+  if (failed) ending.error = failed;
+}
+
 }  // namespace
 
 RunReport run_and_keep(const TrainPlan& plan, const TrainFlags& flags, Recorder& record, RunOutputs& outputs,
@@ -120,11 +129,15 @@ RunReport run_and_keep(const TrainPlan& plan, const TrainFlags& flags, Recorder&
     if (!loop) ending.keeps_weights = ending.agreed = false;  // the others may still build theirs
   }
   if (loop && ending.status == kStopped) {  // keeps its last step, too, if that has not diverged
-    if (const auto bad = thrown_by([&] { loop->save_if_new(); })) ending = ending_of(bad, plan);
+    const auto bad = thrown_by([&] {
+      loop->save_if_new();
+      record.throw_if_failed();  // of the checkpoint before
+    });
+    if (bad) ending = ending_of(bad, plan);
   }
   if (ending.error && loop) record.failed(ending.status, ending.reason, loop->steps_done());
   if (ending.keeps_weights) {
-    if (const auto failed = keep(*loop, plan, flags, outputs)) ending.error = failed;
+    keep_and_note(ending, *loop, plan, flags, outputs);
   } else if (ending.agreed) {
     leave_together(plan.world);
   }

@@ -41,12 +41,17 @@ def steps_in(run):
 
 
 def check_failed(running, run, why):
-    """The run ends, and names the checkpoint that it could not write."""
+    """The run ends with what it could not write first, and names the first checkpoint that it could not write: in the
+    error, or in a warning if the metrics failed before."""
     running.end(7)
     last = steps_in(run)[-1] if run.exists() else None
-    named = re.search(rf"error: cannot write [^\n]*{re.escape(str(run))}/checkpoints/step-(\d+)[^\n]*: {why}$",
-                      running.err.text, re.M)
-    if not named or (last and int(named[1]) <= last):
+    failed = re.findall(rf"(error|warning): cannot write ([^\n]*{re.escape(str(run))}/[^\n]*): {why}$", running.err.text,
+                        re.M)
+    named = {how: [int(step) for other, what in failed if other == how
+                   for step in re.findall(r"checkpoints/step-(\d+)", what)] for how in ("error", "warning")}
+    steps = named["error"] + named["warning"]
+    if ("error" not in dict(failed) or not steps or named["error"] not in ([], [min(steps)])
+            or (last and min(steps) != last + 1)):
         fail(f"checkpoint {last} is there, but the error is: {running.err.text}")
 
 

@@ -1,4 +1,6 @@
 // Where the lines and events of a run go, and what happens if one of them cannot be written.
+#include <unistd.h>
+
 #include <lockstep/tests/catch.h>
 
 #include <filesystem>
@@ -11,10 +13,12 @@
 #include <vector>
 
 #include <lockstep/app/train/recorder.h>
+#include <lockstep/app/train/run.h>
 #include <lockstep/tests/app/run_files/classified.h>
 #include <lockstep/tests/support/file_limit.h>
 #include <lockstep/tests/support/files.h>
 #include <lockstep/tests/support/mapped_file.h>
+#include <lockstep/tests/support/redirect.h>
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -186,4 +190,38 @@ TEST_CASE("the state of a sharded run is no copy in memory while it is written")
     CHECK(found.state.trainer.model.front().tensor.equal(weight));
     CHECK(in_nameless_file(found.state.trainer.model.front().tensor, run.checkpoints()));
   }
+}
+
+// The second checkpoint, which is written while the run ends, fails like the first one.
+TEST_CASE("on a full disk the error of a run names the first checkpoint that was not written") {
+  const TempFolder folder;
+  TrainFlags options;
+  options.data.path = "synthetic";
+  options.data.limit_train = 64;
+  options.data.limit_test = 8;
+  options.batch_size = 32;
+  options.epochs = 2;
+  options.trainer.threads = 1;
+  options.devices = "cpu";
+  options.output = (folder / "run").string();
+  options.checkpoint_every = "1";
+  const auto words = (folder / "err").string();
+  std::string error;
+  {
+    const Redirect errors(STDERR_FILENO, words), printed(STDOUT_FILENO, (folder / "out").string());
+    RunOutputs outputs;
+    outputs.open(options, World());
+    const auto plan = make_train_plan(options);
+    outputs.kept.begin(plan, options);
+    Recorder record(plan, options, ColorMode::kNever, outputs);
+    const FileLimit full(100'000);  // weights alone take half a MB
+    try {
+      run_and_keep(plan, options, record, outputs);
+    } catch (const OutputError& thrown) {
+      error = thrown.message();
+    }
+  }
+  CHECK_THAT(error, ContainsSubstring("checkpoints/step-00000001"));
+  CHECK_THAT(read_file(words), ContainsSubstring("checkpoints/step-00000002"));
+  CHECK_FALSE(std::filesystem::exists(folder / "run/checkpoints/step-00000001"));
 }
