@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <span>
 #include <system_error>
 #include <tuple>
@@ -16,10 +15,6 @@
 
 #include <lockstep/app/train/plan/program_labels.h>
 #include <lockstep/parallel/devices.h>
-#include <lockstep/parallel/gradients/micro_shards.h>
-#include <lockstep/parallel/split_batch.h>
-#include <lockstep/parallel/training/evaluation.h>
-#include <lockstep/support/batches.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/printable.h>
@@ -53,70 +48,6 @@ void check_output(const Program& program, const LossChoice& choice) {
                   in_quotes(program.path().native()), in_quotes(choice.output), fmt::join(names, ", ")),
       near ? fmt::format("did you mean '{}:{}'?", name_of(kProgramLossNames, choice.loss), *near)
            : "name one of them");
-}
-
-// The numbers of rows that some replica is given at once, with what they are: "the last step of an epoch".
-struct Given {
-  std::set<int64_t> rows;
-  std::string of;
-};
-
-// Its micro-batches are cut before its shards, which may be empty and are computed all the same.
-bool shares_statistics(const TrainPlan& plan) {
-  return plan.trainer.bn == BnPolicy::kSync && plan.has_batch_norm && plan.world_size() > 1;
-}
-
-// The parts of a batch of this many rows, as Trainer deals it.
-std::set<int64_t> parts_of(const TrainPlan& plan, int64_t batch) {
-  const auto& trainer = plan.trainer;
-  const auto accumulate = static_cast<int>(trainer.accumulate);
-  std::set<int64_t> sizes;
-  const auto add = [&](const std::vector<int64_t>& parts) { sizes.insert(parts.begin(), parts.end()); };
-  if (trainer.replica.invariant) {
-    add(shard_sizes(batch, kMicroShards));
-  } else if (shares_statistics(plan)) {
-    for (const auto part : shard_sizes(batch, accumulate)) {
-      if (part > 0) add(shard_sizes(part, plan.world_size(), trainer.split));
-    }
-    return sizes;
-  } else {
-    for (const auto shard : shard_sizes(batch, plan.world_size(), trainer.split)) {
-      add(shard_sizes(shard, accumulate));
-    }
-  }
-  sizes.erase(0);  // nothing runs without rows
-  return sizes;
-}
-
-std::vector<Given> training_rows(const TrainPlan& plan) {
-  const int64_t rows = plan.data.set.train.rows;
-  std::vector<Given> all{{parts_of(plan, std::min(plan.batch_size, rows)), "a step"}};
-  const int64_t last = rows_of_last_batch(rows, plan.batch_size);
-  if (plan.steps_per_epoch > 1 && last != plan.batch_size) {
-    all.push_back({parts_of(plan, last), "the last step of an epoch"});
-  }
-  return all;
-}
-
-Given evaluation_rows(int64_t rows) {
-  const auto blocks = batches_of(rows, kEvaluationBlock);
-  const auto sizes = shard_sizes(rows, static_cast<int>(std::max<int64_t>(blocks, 1)));
-  return {{sizes.begin(), sizes.end()}, "an evaluation"};
-}
-
-std::string why_text(const Program::Rows& allowed) {
-  return allowed.why.empty() ? "" : fmt::format(" ({})", allowed.why);
-}
-
-void check_range(const Program& program, const Given& given, const Program::Rows& allowed, const char* hint) {
-  for (const auto rows : given.rows) {
-    const bool fits = rows == 0 ? allowed.empty : rows >= allowed.least && rows <= allowed.most;
-    if (fits) continue;
-    throw UsageError(fmt::format("a replica would get {} at once in {}, but {} takes {}{}{}",
-                                 counted(rows, "row"), given.of, in_quotes(program.path().native()),
-                                 to_string(allowed), rows == 0 ? " but 0" : "", why_text(allowed)),
-                     hint);
-  }
 }
 
 // The program that was read last. A run that goes on asks for it before it has a plan, and a sweep in each
@@ -178,11 +109,6 @@ void check_has_evaluation(const Program& program) {
                      "export it with scripts/export_program.py, which writes both graphs into one file");
 }
 
-void check_evaluation_rows(const Program& program, int64_t rows) {
-  check_range(program, evaluation_rows(rows), program.rows(/*training=*/false),
-              "choose another --limit-test, or export the program for other numbers of rows");
-}
-
 void check_program(const TrainPlan& plan) {
   if (!plan.program) return;
   const auto& program = *plan.program;
@@ -216,26 +142,6 @@ void check_program(const TrainPlan& plan) {
                                  path),
                      "use --cuda-graph off");
   }
-}
-
-void check_program_rows(const TrainPlan& plan) {
-  if (!plan.program) return;
-  check_batch(*plan.program, plan.data.set.spec, plan.loss->loss == ProgramLoss::kOwn);
-  check_labels(*plan.program, *plan.loss, plan.data.set);
-  const auto allowed = plan.program->rows(/*training=*/true, shares_statistics(plan));
-  const bool any = allowed.least <= 1 && allowed.most >= plan.batch_size;
-  if (plan.trainer.auto_split && plan.world_size() > 1 && !any) {
-    throw UsageError(
-        fmt::format("--split auto may give a replica any number of rows, but {} takes {}{} at once",
-                    in_quotes(plan.program->path().native()), to_string(allowed), why_text(allowed)),
-        "name the shares: --split 3:1");
-  }
-  for (const auto& given : training_rows(plan)) {
-    check_range(*plan.program, given, allowed,
-                "choose --batch-size, the number of replicas, --accumulate or --limit-train so that all "
-                "shards fit, or export the program for other numbers of rows");
-  }
-  check_evaluation_rows(*plan.program, plan.data.set.test.rows);
 }
 
 std::string tensor_text(const Program::Tensor& tensor) {
@@ -275,10 +181,6 @@ std::string program_kernels_text(const TrainPlan& plan) {
       "in training lockstep's kernels{} for {}, with the convolutions before and ReLU after {}",
       plan.kernels == Kernels::kDirect ? " without Winograd tiles" : "", counted(fused, "batch norm"),
       fused == 1 ? "it" : "them");
-}
-
-std::string row_range_text(const Program::Rows& rows) {
-  return fmt::format("{} at once{}{}", to_string(rows), rows.empty ? "" : ", but not 0", why_text(rows));
 }
 
 std::string eval_form_text(const Program::EvalForm& form) {
