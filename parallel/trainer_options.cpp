@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <span>
 #include <string>
 #include <utility>
@@ -15,6 +14,7 @@
 #include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/parallel/threads/openmp_threads.h>
 #include <lockstep/parallel/training/graphs/step_graph.h>
+#include <lockstep/parallel/training/option_values.h>
 #include <lockstep/parallel/training/replica_options.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/shard_sizes.h>
@@ -22,13 +22,6 @@
 namespace lockstep {
 namespace {
 
-constexpr double kLargestLossScale = 0x1p64;
-
-void refuse_if(bool wrong, const ErrorText& what, const ErrorText& hint) {
-  if (wrong) throw UsageError(what, hint);
-}
-
-ErrorText named(const char* key) { return NamedOption{.key = key}; }
 ErrorText bn_sync() { return NamedOption{.key = "bn", .value = "sync", .words = "BnPolicy::kSync"}; }
 ErrorText graph(const char* value, const char* words) {
   return NamedOption{.key = "cuda_graph", .value = value, .words = words};
@@ -38,36 +31,6 @@ bool is_default(const GradientSyncOptions& sync) {
   const GradientSyncOptions normal;
   return sync.mode == normal.mode && sync.bucket_bytes == normal.bucket_bytes &&
          sync.unused == normal.unused && !sync.hook;
-}
-
-void check_ranges(const TrainerOptions& options) {
-  const auto refuse = [](bool wrong, const char* key, auto value, const char* hint) {
-    refuse_if(wrong, named(key) + fmt::format(" is {}", value), hint);
-  };
-  const auto at_least_1 = [&](const char* key, int64_t value) {
-    refuse(value < 1, key, value, "it must be at least 1");
-  };
-  const auto not_negative = [&](const char* key, double value) {
-    refuse(!(value >= 0) || std::isinf(value), key, value, "it must be a number from 0");
-  };
-  if (options.threads) check_replica_threads(*options.threads);
-  at_least_1("accumulate", options.accumulate);
-  at_least_1("bucket_bytes", options.replica.sync.bucket_bytes);
-  const int in_flight = steps_in_flight(options);
-  refuse(in_flight < 1 || in_flight > 2, "in_flight", in_flight, "it must be 1 or 2");
-  refuse(options.check_sync < 0, "check_sync", options.check_sync,
-         "it must be a number of steps, or 0 for never");
-  refuse(!is_rate(options.lr.lr), "lr", options.lr.lr, "it must be a number from 0");
-  not_negative("momentum", options.replica.optimizer.momentum);
-  not_negative("weight_decay", options.replica.optimizer.weight_decay);
-  const double clip_norm = options.replica.clip_norm;
-  refuse(!(clip_norm >= 0), "clip_norm", clip_norm, "it must be a positive number, or 0 for no bound");
-  const auto& scale = options.replica.loss_scale;
-  refuse(!(scale.initial >= 1 && scale.initial <= kLargestLossScale), "loss_scale", scale.initial,
-         "it must be 1 to 2^64");
-  at_least_1("growth_interval", scale.growth_interval);
-  refuse(!(options.ema >= 0 && options.ema < 1), "ema", options.ema,
-         "it must be below 1, or 0 for no average of the weights");
 }
 
 struct Exclusion {
@@ -167,31 +130,7 @@ void check_cuda_graph(const TrainerOptions& options) {
   check(exclusions);
 }
 
-// Values of the schedule that is chosen. Those of others have no effect.
 void check_schedule(const LrSchedule& lr) {
-  const auto refuse = [](bool fits, const char* key, auto value, const char* hint) {
-    refuse_if(!fits, named(key) + fmt::format(" is {}", value), hint);
-  };
-  const auto is_positive = [](double value) { return value > 0 && std::isfinite(value); };
-  refuse(lr.warmup_steps >= 0, "warmup_steps", lr.warmup_steps, "it must be at least 0");
-  if (lr.schedule == Schedule::kOneCycle) {
-    const auto& cycle = lr.one_cycle;
-    refuse(cycle.pct_start >= 0 && cycle.pct_start <= 1, "pct_start", cycle.pct_start, "it must be 0 to 1");
-    refuse(is_positive(cycle.div_factor), "div_factor", cycle.div_factor, "it must be above 0");
-    refuse(is_positive(cycle.final_div_factor), "final_div_factor", cycle.final_div_factor,
-           "it must be above 0");
-  }
-  if (lr.schedule == Schedule::kExponential) {
-    refuse(lr.exponential.gamma > 0 && lr.exponential.gamma <= 1, "gamma", lr.exponential.gamma,
-           "it must be above 0 and at most 1");
-    refuse(lr.exponential.every >= 1, "every", lr.exponential.every, "it must be at least 1");
-  }
-  if (lr.schedule == Schedule::kPlateau) {
-    const auto& [factor, patience, threshold] = lr.plateau;
-    refuse(factor > 0 && factor < 1, "factor", factor, "it must be above 0 and below 1");
-    refuse(patience >= 0, "patience", patience, "it must be at least 0");
-    refuse(threshold >= 0 && threshold < 1, "threshold", threshold, "it must be at least 0 and below 1");
-  }
   const NamedOption one_cycle{"schedule", "onecycle", "Schedule::kOneCycle"};
   const auto function = NamedOption{"lr_function", "", "lr.function"};
   const Exclusion exclusions[] = {
@@ -203,18 +142,6 @@ void check_schedule(const LrSchedule& lr) {
        "it gives the rate of every step", leave_out("warmup_steps")},
   };
   check(exclusions);
-}
-
-// As torch's optimizers refuse them.
-void check_adam(const OptimizerOptions& optimizer) {
-  if (optimizer.factory || optimizer.kind == OptimizerKind::kSgd) return;
-  const auto refuse = [](bool fits, const char* key, double value, const char* hint) {
-    refuse_if(!fits, fmt::format("{} is {}", key, value), hint);
-  };
-  const auto is_share = [](double beta) { return beta >= 0 && beta < 1; };
-  refuse(is_share(optimizer.beta1), "beta1", optimizer.beta1, "it must be at least 0 and below 1");
-  refuse(is_share(optimizer.beta2), "beta2", optimizer.beta2, "it must be at least 0 and below 1");
-  refuse(is_rate(optimizer.epsilon), "epsilon", optimizer.epsilon, "it must be a number from 0");
 }
 
 // Trainer sets these by options of its own: another value would have no effect.
@@ -234,25 +161,25 @@ void check_shard(const TrainerOptions& options) {
   const NamedOption optimizer{"shard", "optimizer", "Shard::kOptimizer"};
   const auto& replica = options.replica;
   const auto order = "each replica sums its part of every bucket, in the order of ranks";
-  const auto other = "use " + named_allreduce(Allreduce::kTwoShot) + ", " +
-                     named_allreduce(Allreduce::kGloo) + " or auto, or leave one of them out";
+  const auto other = "use " + named_allreduce(Allreduce::kAuto) + ", or leave " + shard + " out";
+  const auto whole = "use " + optimizer + ", or leave " + shard + " out";
   const Exclusion exclusions[] = {
       {options.allreduce == Allreduce::kRoot, shard, named_allreduce(Allreduce::kRoot), order, other},
       {options.allreduce == Allreduce::kRing, shard, named_allreduce(Allreduce::kRing), order, other},
-      {options.compress != Compress::kNone, shard, named("compress"), "parts of sums travel as they are"},
+      {options.compress != Compress::kNone, shard, named("compress"), "parts of sums travel as they are",
+       "use " + named_compress(Compress::kNone) + ", or leave " + shard + " out"},
       {static_cast<bool>(replica.sync.hook), shard, NamedOption{"hook", "", "sync.hook"},
        "a hook sums whole buckets"},
       {static_cast<bool>(replica.optimizer.factory), shard, NamedOption{"factory", "", "optimizer.factory"},
        "torch's optimizers update whole parameters"},
       {options.shard == Shard::kGradients && replica.sync.mode != SyncMode::kOverlapped, shard,
        NamedOption{"sync", std::string(name_of(kSyncModeNames, replica.sync.mode)), "sync.mode"},
-       "all gradients would be kept until the backward pass has ended",
-       "use " + optimizer + ", or leave one of them out"},
+       "all gradients would be kept until the backward pass has ended", whole},
       {options.shard == Shard::kGradients && options.accumulate > 1, shard, named("accumulate"),
-       "the gradients of micro-batches are added up whole",
-       "use " + optimizer + ", or leave one of them out"},
+       "the gradients of micro-batches are added up whole", whole},
       {options.shard == Shard::kGradients && replica.invariant, shard, named("invariant"),
-       "every replica adds up whole gradients", "use " + optimizer + ", or leave one of them out"},
+       "every replica adds up whole gradients",
+       "use " + optimizer + ", on 1, 2, 4 or 8 replicas, or leave " + named("invariant") + " out"},
       {replica.cuda_graph == CudaGraph::kOn, shard, graph("on", "CudaGraph::kOn"),
        "an update waits for those of other replicas", "use " + graph("auto", "CudaGraph::kAuto")},
   };
@@ -309,7 +236,7 @@ void check_devices(const TrainerOptions& options) {
 }  // namespace
 
 void TrainerOptions::check_combination() const {
-  check_ranges(*this);
+  check_values(*this);
   check_invariant(*this);
   check_compress(*this);
   check_cuda_graph(*this);
@@ -317,7 +244,6 @@ void TrainerOptions::check_combination() const {
   check_auto_split(*this);
   check_schedule(lr);
   check_optimizer(replica.optimizer);
-  check_adam(replica.optimizer);
   check_set_by_trainer(replica);
   check_shard(*this);
 }

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <lockstep/tests/app/processes/hand_started.h>
@@ -92,6 +93,32 @@ TEST_CASE("a named run goes on with its own configuration, to the bits of the ru
   const auto resumed = events_named("resumed", metrics_in(run + "/metrics.jsonl"));
   REQUIRE(resumed.size() == 1);
   CHECK(resumed.front().dump().find("lr") == std::string::npos);
+}
+
+// What the run's own configuration says cannot be left out: the hints name what can be given.
+TEST_CASE("a run of a ring, or of flags that --shard excludes, goes on with --shard as the error says") {
+  const TempFolder folder;
+  for (const auto& [own, shard, hint, given] : std::vector<std::tuple<Words, Words, std::string, Words>>{
+           {{"--allreduce", "ring"},
+            {"--shard", "optimizer"},
+            "use --allreduce auto, or leave --shard optimizer out",
+            {"--allreduce", "auto"}},
+           {{"--sync", "bucketed"},
+            {"--shard", "gradients"},
+            "use --shard optimizer, or leave --shard gradients out",
+            {"--shard", "optimizer"}}}) {
+    const auto run = (folder / own.back()).string();
+    REQUIRE(run_process(program(Words{"train",     "--output",           run,  "--data",
+                                      "synthetic", "--limit-train",      "64", "--limit-test",
+                                      "16",        "--batch-size",       "32", "--devices",
+                                      "cpux2",     "--threads",          "1",  "--limit-steps",
+                                      "1",         "--checkpoint-every", "1",  "--quiet"} +
+                                own))
+                .exit_code == 0);
+    CHECK_THAT(refusal(resume(run, Words{"--dry-run"} + shard), 2), ContainsSubstring(hint));
+    const auto flags = given.front() == "--shard" ? given : shard + given;
+    CHECK(plan_of(run, flags).at("shard") == "optimizer");
+  }
 }
 
 // Its start is read once, and its rows for validation are the same.

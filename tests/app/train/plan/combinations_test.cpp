@@ -127,7 +127,7 @@ const std::vector<Refused> kRefused = {
      {"shard", "allreduce"},
      {"--shard", "optimizer", "--allreduce", "ring"},
      {"--shard optimizer", "--allreduce ring"},
-     {"allreduce ring", "in the order of ranks"}},
+     {"allreduce ring", "in the order of ranks", "use allreduce auto, or leave shard optimizer out"}},
     {both(sharded, [](auto& o) { o.allreduce = Allreduce::kRoot; }),
      {"shard", "allreduce"},
      {"--shard", "optimizer", "--allreduce", "root"},
@@ -136,7 +136,8 @@ const std::vector<Refused> kRefused = {
     {both(sharded, compressed),
      {"shard", "compress"},
      {"--shard", "optimizer", "--compress", "bf16"},
-     {"--shard optimizer", "--compress"}},
+     {"--shard optimizer", "--compress"},
+     {"use compress none, or leave shard optimizer out"}},
     {both(sharded, [](auto& o) { o.replica.sync.hook = bf16_hook(); }),
      {"shard", "hook"},
      {},
@@ -166,7 +167,7 @@ const std::vector<Refused> kRefused = {
      {"shard", "invariant"},
      {"--shard", "gradients", "--invariant"},
      {"--shard gradients", "--invariant"},
-     {"Shard::kOptimizer"}},
+     {"use Shard::kOptimizer, on 1, 2, 4 or 8 replicas, or leave invariant out"}},
     {both(graph, traced),
      {"cuda_graph", "trace"},
      {"--cuda-graph", "on", "--trace", "t.json"},
@@ -384,6 +385,21 @@ TEST_CASE("similar combinations that make sense are accepted") {
     INFO(fmt::format("{}", fmt::join(words, " ")));
     const auto flags = parsed_flags(words);
     CHECK_NOTHROW(check_combinations(flags, recipe_of(flags)));
+  }
+}
+
+TEST_CASE("what the hints of --shard say is accepted, on any number of replicas") {
+  for (const auto& words : std::vector<Words>{{"--shard", "optimizer", "--allreduce", "auto"},
+                                              {"--shard", "optimizer", "--compress", "none"},
+                                              {"--shard", "gradients"},  // without --invariant
+                                              {"--shard", "optimizer", "--sync", "bucketed"},
+                                              {"--shard", "optimizer", "--accumulate", "2"}}) {
+    for (const char* devices : {"cpu", "cpux2", "cpux3"}) {
+      INFO(fmt::format("{} {}", fmt::join(words, " "), devices));
+      const auto flags = parsed_flags(words + Words{"--devices", devices});
+      CHECK_NOTHROW(check_combinations(flags, recipe_of(flags)));
+      CHECK_NOTHROW(check_train_values(flags));
+    }
   }
 }
 
