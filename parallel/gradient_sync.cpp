@@ -14,24 +14,16 @@
 #include <lockstep/parallel/collectives/or_end_all.h>
 #include <lockstep/parallel/gradients/attached_module.h>
 #include <lockstep/parallel/gradients/bucket_parts.h>
+#include <lockstep/parallel/gradients/bucket_sizes.h>
 #include <lockstep/parallel/gradients/buckets.h>
 #include <lockstep/parallel/gradients/flat_tensors.h>
 #include <lockstep/parallel/gradients/gradient_rooms.h>
 #include <lockstep/parallel/gradients/tensor_lines.h>
-#include <lockstep/parallel/timing/trace.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/torch_compat.h>
 
 namespace lockstep {
 namespace {
-
-constexpr int64_t kSmallBucket = 1 << 20;  // bytes
-
-BucketBounds bounds_of(const GradientSyncOptions& options) {
-  if (options.mode == SyncMode::kParameterwise) return {.first = 0, .others = 0, .last = 0};
-  const auto small = std::min(kSmallBucket, options.bucket_bytes);
-  return {.first = small, .others = options.bucket_bytes, .last = small};
-}
 
 std::vector<std::string> option_lines(const GradientSyncOptions& options) {
   return {fmt::format("mode {}", name_of(kSyncModeNames, options.mode)),
@@ -42,15 +34,6 @@ std::vector<std::string> option_lines(const GradientSyncOptions& options) {
 }
 
 }  // namespace
-
-int64_t largest_bucket(std::span<const int64_t> numels, int64_t element_size,
-                       const GradientSyncOptions& options) {
-  int64_t largest = 0;
-  for (const auto& bucket : plan_buckets(numels, element_size, bounds_of(options))) {
-    largest = std::max(largest, bucket.end - bucket.begin);
-  }
-  return largest;
-}
 
 // Tells the sync that backward has completed a parameter's gradient. Autograd also calls it for an undefined
 // one.
@@ -144,7 +127,7 @@ void GradientSync::attach(torch::nn::Module& module) {
 void GradientSync::hold_gradients(const Params& params) {
   const auto numels = numels_of(params);
   const auto element_size = c10::elementSize(c10::toRealValueType(params.front().scalar_type()));
-  const auto buckets = plan_buckets(numels, static_cast<int64_t>(element_size), bounds_of(options_));
+  const auto buckets = plan_buckets(numels, static_cast<int64_t>(element_size), bucket_bounds(options_));
   buckets_ = std::make_unique<ReadyBuckets>(buckets);
   *parts_ = options_.shard == Shard::kNone || endpoint_.world_size() == 1
                 ? BucketParts(flat_layout(numels).size, static_cast<int>(params.size()))
@@ -219,70 +202,6 @@ Work GradientSync::post_room(size_t bucket) {
 
 void GradientSync::wait_for(Work& work) {
   or_end_all(endpoint_, [&] { work.wait(); });
-}
-
-void GradientSync::wait() {
-  require_attached("wait()");
-  if (paused_ > 0) {
-    fail("wait() was called while a no_sync() is alive",
-         "let it end before the backward pass of the step's last micro-batch");
-  }
-  const auto missing = buckets_->missing();
-  require_views(missing);
-  if (options_.unused == UnusedParameters::kError) require_all(missing);
-  for (const int param : missing) {
-    make_view(param);
-    buckets_->mark(param);
-  }
-  post_and_wait();
-}
-
-// A summed gradient reaches the optimizer through its view.
-void GradientSync::require_views(const std::vector<int>& missing) {
-  if (rooms_) return;
-  for (size_t i = 0; i < parameters().size(); ++i) {
-    if (has_view(i) || std::find(missing.begin(), missing.end(), static_cast<int>(i)) != missing.end())
-      continue;
-    fail(fmt::format("the gradient of {} was dropped or replaced between backward and wait()", names()[i]),
-         "until wait() returns the gradients belong to it: call zero_grad(), and clip or change them, after "
-         "it");
-  }
-}
-
-void GradientSync::require_all(const std::vector<int>& missing) {
-  if (missing.empty()) return;
-  if (missing.size() == names().size()) {
-    fail("no backward pass outside a no_sync() has reached a parameter since attach() or the last wait()",
-         "call wait() once after each step's last backward(); without one call allreduce_all(), or take "
-         "gradients as zeros with UnusedParameters::kZero");
-  }
-  std::vector<std::string> unreached;
-  for (const int i : missing) unreached.push_back(names()[static_cast<size_t>(i)]);
-  fail(
-      fmt::format("backward reached {} of {} parameters; no gradient for {}", names().size() - missing.size(),
-                  names().size(), fmt::join(unreached, ", ")),
-      "on every replica the loss must depend on every parameter; freeze the others with "
-      "requires_grad_(false) before attach(), or take their gradients as zeros with UnusedParameters::kZero");
-}
-
-void GradientSync::allreduce_all() {
-  require_attached("allreduce_all()");
-  for (size_t i = 0; i < parameters().size(); ++i) {
-    make_view(static_cast<int>(i));
-    buckets_->mark(static_cast<int>(i));
-  }
-  post_and_wait();
-}
-
-void GradientSync::post_and_wait() {
-  const Trace::Span span(trace_, "wait for gradients", endpoint_.rank());
-  const torch::NoGradGuard no_grad;  // hooks run without autograd, as they do in a backward pass
-  post_ready_buckets();
-  for (auto& work : works_) wait_for(work);
-  if (!gaps_.empty()) torch::_foreach_zero_(gaps_);
-  works_.clear();
-  buckets_->reset();
-  unsummed_ = false;
 }
 
 bool GradientSync::begun() const { return buckets_ && buckets_->begun(); }

@@ -90,6 +90,11 @@ struct GradientSyncOptions {
 int64_t largest_bucket(std::span<const int64_t> numels, int64_t element_size,
                        const GradientSyncOptions& options);
 
+// The same of two buckets of which one follows the other, or of the only one: with Shard::kGradients one is
+// summed while backward fills the next one, and both have memory.
+int64_t largest_neighbours(std::span<const int64_t> numels, int64_t element_size,
+                           const GradientSyncOptions& options);
+
 // Not thread-safe. Call it in the replica's thread. All replicas make the same calls: attach, backward, wait.
 //
 // The gradients of all trained parameters lie in one flat buffer of real numbers, where a complex element is

@@ -281,6 +281,17 @@ TEST_CASE("the largest bucket is known from the sizes of the parameters") {
   CHECK(largest_bucket({}, 4, {}) == 0);
 }
 
+TEST_CASE("the two buckets that have memory at the same time are known from the sizes of the parameters") {
+  const std::vector<int64_t> numels{100, 300'000, 7, 1'000'000};  // as above
+  const auto largest = [&](SyncMode mode) { return largest_neighbours(numels, 4, {.mode = mode}); };
+  CHECK(largest(SyncMode::kOverlapped) == 1'000'000 + 16 + 300'000);
+  CHECK(largest(SyncMode::kParameterwise) == 1'000'000 + 16);
+  const std::vector<int64_t> alike(5, 300'000);
+  CHECK(largest_neighbours(alike, 4, {}) == 1'200'000);  // 300,000, then 900,000
+  CHECK(largest_neighbours(std::vector<int64_t>{100}, 4, {}) == 112);
+  CHECK(largest_neighbours({}, 4, {}) == 0);
+}
+
 TEST_CASE("frozen parameters have no gradient, and wait() does not need one") {
   const auto wrong = by_rank(2, [](int, Endpoint& endpoint) {
     std::string what;
