@@ -22,14 +22,17 @@ inline std::string with_commas(int64_t number) {
   return text;
 }
 
-// "9,873 MB", of a million bytes each.
-inline std::string megabytes_text(int64_t bytes) {
-  return with_commas(std::llround(static_cast<double>(bytes) / 1e6)) + " MB";
-}
-
 // The count with its noun, whose plural must be formed with s.
 inline std::string counted(int64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", with_commas(count), noun, count == 1 ? "" : "s");
+}
+
+// "9,873 MB", "4.8 MB", "516 KB", "12 bytes": MB are a million bytes.
+inline std::string memory_text(int64_t bytes) {
+  const auto number = static_cast<double>(bytes);
+  if (number >= 9.95e6) return with_commas(std::llround(number / 1e6)) + " MB";
+  if (number >= 999.5e3) return fmt::format("{:.1f} MB", number / 1e6);
+  return bytes >= 1000 ? fmt::format("{} KB", std::llround(number / 1e3)) : counted(bytes, "byte");
 }
 
 }  // namespace lockstep

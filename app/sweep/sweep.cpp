@@ -112,13 +112,15 @@ std::vector<PlannedCell> plan_cells(const SweepOptions& options, const std::vect
 // Prints each notice once. There are none about learning rates: a sweep is there to try them.
 void warn_of_cells(const std::vector<PlannedCell>& cells) {
   std::set<std::string> said;
+  const auto say = [&](const std::string& notice) {
+    if (said.insert(notice).second) warn(notice);
+  };
   for (const auto& planned : cells) {
     for (const auto& notices :
          {task_notices(planned.plan), machine_notices(planned.plan), batch_notices(planned.plan)}) {
-      for (const auto& notice : notices) {
-        if (said.insert(notice).second) warn(notice);
-      }
+      for (const auto& notice : notices) say(notice);
     }
+    if (const auto notice = shard_notice(planned.plan)) say(*notice);
   }
 }
 

@@ -41,8 +41,8 @@ std::string nothing_left_text(const RunReport& report, const TrainPlan& plan) {
 
 std::string peak_memory_text(const RunReport& report, const TrainPlan& plan) {
   return fmt::format("peak memory{}: {} resident ({} estimated)\n",
-                     plan.world.single_process() ? "" : " of process 0", megabytes_text(report.peak_bytes),
-                     megabytes_text(plan.memory_estimate));
+                     plan.world.single_process() ? "" : " of process 0", memory_text(report.peak_bytes),
+                     memory_text(plan.memory_estimate));
 }
 
 }  // namespace
@@ -67,6 +67,7 @@ void Recorder::plan() const {
   for (const auto& notice : task_notices(plan_)) warn(notice);
   for (const auto& notice : machine_notices(plan_)) warn(notice);
   for (const auto& notice : batch_notices(plan_)) warn(notice);
+  if (const auto notice = shard_notice(plan_)) warn(*notice);
   if (const auto notice = rate_notice(plan_)) warn(*notice);
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/app/train/plan/plan.h>
+#include <lockstep/app/train/plan/plan_bytes.h>
 #include <lockstep/support/counted.h>
 
 namespace lockstep {

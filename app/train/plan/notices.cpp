@@ -9,6 +9,7 @@
 #include <numeric>
 #include <utility>
 
+#include <lockstep/app/train/plan/plan_bytes.h>
 #include <lockstep/app/train/plan/program.h>
 #include <lockstep/models/costs.h>
 #include <lockstep/models/factory.h>
@@ -68,6 +69,13 @@ std::optional<std::string> fp16_notice(const TrainPlan& plan) {
       plan.stays_in_fp32(torch::kCPU))
     return std::nullopt;
   return "--precision fp16 on a CPU: torch computes in fp16 many times slower than in fp32 there";
+}
+
+std::optional<std::string> shard_notice(const TrainPlan& plan) {
+  const auto& trainer = plan.trainer;
+  if (trainer.shard != Shard::kOptimizer || plan.world_size() == 1) return std::nullopt;
+  if (trainer.ema > 0 || moments_of(trainer.replica.optimizer) > 0) return std::nullopt;
+  return "--shard optimizer shares out nothing: SGD without momentum keeps nothing beside the weights";
 }
 
 std::vector<std::string> batch_notices(const TrainPlan& plan) {

@@ -27,6 +27,9 @@ std::optional<std::string> bf16_notice(const TrainPlan& plan);
 // fp16 on a CPU, unless the model computes in fp32 there.
 std::optional<std::string> fp16_notice(const TrainPlan& plan);
 
+// Replicas that share out the state of an optimizer which has none.
+std::optional<std::string> shard_notice(const TrainPlan& plan);
+
 // Replicas without images, and more micro-batches than images, in a full batch.
 std::vector<std::string> batch_notices(const TrainPlan& plan);
 

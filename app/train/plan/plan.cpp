@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,17 +14,13 @@
 #include <lockstep/app/train/plan/first_pass.h>
 #include <lockstep/app/train/plan/labels.h>
 #include <lockstep/app/train/plan/pixels.h>
+#include <lockstep/app/train/plan/plan_bytes.h>
 #include <lockstep/app/train/plan/program.h>
 #include <lockstep/app/train/plan/start.h>
 #include <lockstep/data/held_out.h>
-#include <lockstep/models/costs.h>
-#include <lockstep/parallel/collectives/ordered_sum.h>
-#include <lockstep/parallel/collectives/wire_bytes.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/gradient_sync.h>
-#include <lockstep/parallel/gradients/micro_shards.h>
 #include <lockstep/parallel/split_batch.h>
-#include <lockstep/parallel/training/evaluation.h>
 #include <lockstep/support/batches.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
@@ -35,9 +30,6 @@
 
 namespace lockstep {
 namespace {
-
-// Training keeps the activations of all layers, evaluation those of two or three at a time: about a sixth.
-constexpr int64_t kForwardShare = 6;
 
 void set_devices(const TrainFlags& options, TrainPlan& plan) {
   auto& trainer = plan.trainer;
@@ -165,7 +157,11 @@ Model set_model(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan
       plan.frozen_count += param.numel();
     }
   }
-  plan.largest_bucket = largest_bucket(trained, plan.element_bytes(), plan.trainer.replica.sync);
+  const auto& replica = plan.trainer.replica;
+  plan.largest_bucket = largest_bucket(trained, plan.element_bytes(), replica.sync);
+  plan.largest_neighbours = largest_neighbours(trained, plan.element_bytes(), replica.sync);
+  plan.keeps_bf16_weights =
+      replica.precision == Precision::kBf16 && model.use_bf16_weights && plan.frozen_count == 0;
   if (!plan.program) plan.has_batch_norm = !model.module->buffers().empty();
   return model;
 }
@@ -178,14 +174,6 @@ void check_root_trains(const TrainFlags& options, const TrainPlan& plan) {
                   "replica's batch-norm statistics (--bn root)",
                   options.split, plan.data.set.row_noun, with_commas(plan.batch_size), plan.model),
       "use --bn sync or --bn average, or give the first replica a share");
-}
-
-// The number of values that a replica keeps per parameter beside itself, and that a checkpoint holds: of the
-// optimizer, and the average.
-int64_t kept_of(const TrainerOptions& trainer) {
-  const auto& optimizer = trainer.replica.optimizer;
-  const int64_t moments = optimizer.kind == OptimizerKind::kSgd ? optimizer.momentum > 0 : 2;
-  return moments + (trainer.ema > 0 ? 1 : 0);
 }
 
 TrainPlan plan_without_data(const TrainFlags& options, const TrainWorld& world) {
@@ -243,81 +231,6 @@ TrainerOptions trainer_options_of(const TrainFlags& flags, const Recipe& recipe)
 
 void check_train_values(const TrainFlags& options) { plan_without_data(options, {}); }
 
-namespace {
-
-// How many of a row's activations have 16 bits. In fp16 lockstep's kernels compute all layers, in fp32, or
-// none.
-int64_t elements_of_16_bits(const TrainPlan& plan, const ModelCosts& costs, torch::DeviceType device) {
-  switch (plan.trainer.replica.precision) {
-    case Precision::kBf16:
-      return costs.activations - costs.floats;
-    case Precision::kFp16:
-      return plan.stays_in_fp32(device) ? 0 : costs.activations;
-    default:
-      return 0;
-  }
-}
-
-}  // namespace
-
-HeldBytes held_bytes(const TrainPlan& plan) {
-  return held_bytes(plan, plan.world_size(), plan.trainer.shard);
-}
-
-HeldBytes held_bytes(const TrainPlan& plan, int replicas, Shard shard) {
-  const int64_t trained = plan.gradient_bytes();
-  const auto part = [&](bool shared_out) {
-    return shared_out ? (trained + replicas - 1) / replicas : trained;
-  };
-  const bool shares_gradients = shard == Shard::kGradients && replicas > 1;
-  const int64_t two_buckets = std::min(trained, 2 * plan.element_bytes() * plan.largest_bucket);
-  const int64_t average = plan.trainer.ema > 0 ? 1 : 0;
-  const auto state = part(shard != Shard::kNone);
-  return {.weights = plan.element_bytes() * plan.parameter_count,
-          .gradients = part(shares_gradients) + (shares_gradients ? two_buckets : 0),
-          .moments = state * (kept_of(plan.trainer) - average),
-          .average = state * average};
-}
-
-int64_t replica_bytes(const TrainPlan& plan, int64_t rows, torch::DeviceType device) {
-  const auto& replica = plan.trainer.replica;
-  const int64_t element = plan.element_bytes();
-  const int64_t partial_sums = replica.invariant ? 3 : 0;
-  const int64_t trained_copy = plan.trainer.ema > 0 ? 1 : 0;  // while the average is tested
-  const int64_t weights =
-      held_bytes(plan).all() + element * (partial_sums + trained_copy) * plan.parameter_count;
-  if (plan.program) return weights + plan.measured_row_bytes * rows;
-  const auto costs = costs_of(plan.spec(), device, replica_threads(plan.trainer));
-  const int64_t halves = elements_of_16_bits(plan, costs, device);
-  return weights + (element * costs.activations - element / 2 * halves) * rows + costs.working_bytes;
-}
-
-int64_t host_bytes(const TrainPlan& plan) {
-  const auto& replica = plan.trainer.replica;
-  const auto sizes = step_sizes(plan);
-  const int64_t evaluated = std::min(kEvaluationBlock, plan.data.set.test.rows);
-  int64_t bytes = 0;
-  for (size_t i = 0; i < plan.trainer.devices.size(); ++i) {
-    if (!plan.trainer.devices[i].is_cpu()) continue;
-    const int64_t parts = replica.invariant ? kMicroShards / plan.world_size() : plan.trainer.accumulate;
-    const int64_t rows = sizes[static_cast<size_t>(plan.world.layout().first_rank()) + i];
-    const int64_t trained = (rows + parts - 1) / parts;
-    bytes += replica_bytes(plan, std::max(trained, evaluated / kForwardShare), torch::kCPU);
-  }
-  std::set<std::string> distinct;
-  for (const auto& device : plan.trainer.devices) distinct.insert(device.str());
-  bytes += plan.data.ahead_bytes * std::ssize(distinct) +
-           plan.data.decoding_bytes * std::ssize(plan.trainer.devices);
-  if (plan.keeps_checkpoints)
-    bytes += plan.element_bytes() * plan.parameter_count + kept_of(plan.trainer) * plan.gradient_bytes();
-  const int processes = plan.world.place.processes;
-  const auto compress = plan.trainer.compress;
-  if (compress != Compress::kNone)
-    return bytes + ordered_sum_bytes(plan.largest_bucket, processes, sent_type(compress));
-  if (processes < 3) return bytes;
-  return bytes + ordered_sum_bytes(plan.largest_bucket, processes, torch::kFloat);
-}
-
 TrainPlan make_train_plan(const TrainFlags& options, std::optional<LoadedData> data,
                           const TrainWorld& world) {
   const auto& recipe = recipe_of(options);
@@ -351,7 +264,8 @@ TrainPlan make_train_plan(const TrainFlags& options, std::optional<LoadedData> d
   // Resident now: the program, its libraries, its kernels, the data.
   const auto on_cpus =
       std::ranges::count_if(plan.trainer.devices, [](const auto& one) { return one.is_cpu(); });
-  plan.memory_estimate = resident_bytes() + host_bytes(plan) + fixed_bytes * on_cpus;
+  plan.memory_estimate =
+      resident_bytes() + host_bytes(plan) + checkpoint_file_bytes(plan) + fixed_bytes * on_cpus;
   return plan;
 }
 

@@ -23,27 +23,6 @@ TrainPlan make_train_plan(const TrainFlags& options, std::optional<LoadedData> d
 // Throws UsageError as make_train_plan() does, without reading data.
 void check_train_values(const TrainFlags& options);
 
-// The bytes that a replica holds from one step to the next.
-struct HeldBytes {
-  int64_t weights = 0;    // in bf16 and fp16 the fp32 masters
-  int64_t gradients = 0;  // with --shard gradients its part, and two buckets
-  int64_t moments = 0;    // of the optimizer; with --shard its part
-  int64_t average = 0;    // of the weights; with --shard its part
-
-  int64_t all() const { return weights + gradients + moments + average; }
-};
-HeldBytes held_bytes(const TrainPlan& plan);
-
-// The same of one among so many replicas, with what they share out then.
-HeldBytes held_bytes(const TrainPlan& plan, int replicas, Shard shard);
-
-// Returns an estimate of the bytes that one replica needs on such a device for a step of this many rows.
-int64_t replica_bytes(const TrainPlan& plan, int64_t rows, torch::DeviceType device);
-
-// Returns an estimate of the host memory, in bytes, of this process's replicas on the CPU, checkpoints,
-// compressed sums, and images that are decoded while training. Replicas on GPUs need little.
-int64_t host_bytes(const TrainPlan& plan);
-
 // Rows of each replica in the largest step: a small data set may not fill a batch.
 std::vector<int64_t> step_sizes(const TrainPlan& plan);
 

@@ -13,9 +13,8 @@
 #include <lockstep/app/train/plan/plan.h>
 #include <lockstep/app/train/plan/program.h>
 #include <lockstep/app/train/plan/recipe.h>
+#include <lockstep/app/train/plan/sums_text.h>
 #include <lockstep/models/costs.h>
-#include <lockstep/parallel/collectives/allreduce/local_algorithms.h>
-#include <lockstep/parallel/collectives/nccl_version.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/support/batches.h>
@@ -181,49 +180,6 @@ std::string arithmetic_text(const TrainPlan& plan) {
   return text;
 }
 
-// Returns what each process sends per step.
-std::string sent_text(const TrainPlan& plan) {
-  if (const auto bytes = plan.wire_bytes()) {
-    return fmt::format("{:.2f} MB per step", static_cast<double>(*bytes) / 1e6);
-  }
-  return fmt::format("NCCL {}", nccl_version());
-}
-
-std::string gloo_text(const TrainPlan& plan) {
-  const auto compress = plan.trainer.compress;
-  const auto type = compress == Compress::kNone ? "" : fmt::format(", {}", name_of(kCompressNames, compress));
-  const auto staged = any_gpu(plan.trainer.devices) ? ", staged through pinned host memory" : "";
-  return fmt::format("gloo{}{}: {}", type, staged, sent_text(plan));
-}
-
-std::string allreduce_text(const TrainPlan& plan) {
-  const auto allreduce = plan.trainer.allreduce;
-  if (allreduce == Allreduce::kNccl) return fmt::format("by NCCL {} (nccl)", nccl_version());
-  if (allreduce == Allreduce::kGloo) {
-    return fmt::format("in each process, then between them ({})", gloo_text(plan));
-  }
-  const auto* local = find_local_algorithm(allreduce);
-  const auto name = name_of(kAllreduceNames, allreduce);
-  return local ? fmt::format("{} ({})", local->text, name) : std::string(name);
-}
-
-std::string gradients_text(const TrainPlan& plan) {
-  const auto& sync = plan.trainer.replica.sync;
-  if (plan.trainer.replica.invariant) {
-    const std::string tree = "of 8 parts of the batch, added in a fixed tree on every replica";
-    return plan.world.single_process() ? tree
-                                       : fmt::format("{} (between processes: {})", tree, sent_text(plan));
-  }
-  if (plan.world_size() == 1) return "one replica: nothing to sum";
-  const auto how = allreduce_text(plan);
-  if (sync.mode == SyncMode::kParameterwise) return fmt::format("summed parameter by parameter, {}", how);
-  const bool overlapped =
-      sync.mode == SyncMode::kOverlapped && plan.trainer.replica.cuda_graph == CudaGraph::kOff;
-  return fmt::format("summed {} (buckets of at most {} MB), {}",
-                     overlapped ? "during backward" : "after backward", with_commas(sync.bucket_bytes >> 20),
-                     how);
-}
-
 std::string devices_text(const TrainPlan& plan) {
   const auto& devices = plan.trainer.devices;
   auto text = fmt::format("{}: {}", to_string(devices), counted(plan.local_size(), "replica"));
@@ -263,18 +219,6 @@ std::string model_text(const TrainPlan& plan) {
 std::string frozen_text(const TrainPlan& plan) {
   const auto more = plan.frozen.size() > 4 ? fmt::format(" and {} more", plan.frozen.size() - 4) : "";
   return fmt::format("{}{}", fmt::join(plan.frozen | std::views::take(4), ", "), more);
-}
-
-// The memory of each replica that --shard leaves.
-std::string held_text(const TrainPlan& plan) {
-  const auto held = held_bytes(plan);
-  auto text = fmt::format("{} of weights, {} of gradients, {} of moments", megabytes_text(held.weights),
-                          megabytes_text(held.gradients), megabytes_text(held.moments));
-  if (held.average > 0) text += fmt::format(", {} of their average", megabytes_text(held.average));
-  if (plan.world_size() == 1) return text + "; one replica: nothing to share out";
-  const auto* what = plan.trainer.shard == Shard::kGradients ? "gradients and moments" : "moments";
-  return text + fmt::format("; 1/{} of all {} (--shard {})", plan.world_size(), what,
-                            name_of(kShardNames, plan.trainer.shard));
 }
 
 // Whose statistics batch norms use, where replicas may have different ones.
@@ -320,8 +264,7 @@ std::string describe(const TrainPlan& plan, size_t width) {
   if (any_gpu(plan.trainer.devices) || plan.trainer.in_flight) row("steps", steps_text(plan));
   if (plan.has_batch_norm && plan.world_size() > 1) add_batch_norm_row(plan, row);
   if (plan.trainer.check_sync > 0) row("checks", checks_text(plan));
-  row("memory",
-      fmt::format("about {} resident at the peak (estimate)", megabytes_text(plan.memory_estimate)));
+  row("memory", fmt::format("about {} resident at the peak (estimate)", memory_text(plan.memory_estimate)));
   return text;
 }
 

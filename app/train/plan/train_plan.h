@@ -60,6 +60,8 @@ struct TrainPlan {
   int64_t memory_estimate = 0;     // bytes resident at the peak, of this process
   // A program's, as measured: bytes per row that a step holds at most, beside weights and gradients.
   int64_t measured_row_bytes = 0;
+  int64_t largest_neighbours = 0;   // gradients of two buckets in a row, at most
+  bool keeps_bf16_weights = false;  // each replica, beside the fp32 masters
 
   int local_size() const { return static_cast<int>(trainer.devices.size()); }
   int world_size() const { return world.single_process() ? local_size() : world.layout().world_size(); }

@@ -4,6 +4,7 @@
 #include <lockstep/app/cli/add_choice.h>
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/files/json.h>
+#include <lockstep/app/train/plan/plan_bytes.h>
 #include <lockstep/app/train/settings/setting.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/trainer.h>
@@ -125,10 +126,8 @@ Json configured_shard(const TrainFlags&, const TrainPlan& plan) {
 
 Json planned_held_bytes(const TrainPlan& plan) {
   const auto held = held_bytes(plan);
-  return {{"weights", held.weights},
-          {"gradients", held.gradients},
-          {"moments", held.moments},
-          {"average", held.average}};
+  return {{"weights", held.weights}, {"masters", held.masters}, {"gradients", held.gradients},
+          {"buckets", held.buckets}, {"moments", held.moments}, {"average", held.average}};
 }
 
 Json configured_cuda_graph(const TrainFlags&, const TrainPlan& plan) {

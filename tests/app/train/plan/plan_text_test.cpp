@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/app/train/plan/plan_bytes.h>
 #include <lockstep/tests/app/train_command.h>
 #include <lockstep/tests/support/refusal.h>
 
@@ -55,9 +56,25 @@ TEST_CASE("the plan says how rows are shared, gradients summed, and in which pre
       {{"--devices", "cpu", "--ema", "0.999"},
        "lr 0.2, tested with an average of the weights (decay 0.999), seed 0"},
       {{"--devices", "cpux4", "--optimizer", "adam", "--shard", "optimizer"},
-       "of moments; 1/4 of all moments (--shard optimizer)"},
+       "  each holds 516 KB of weights, 516 KB of gradients, 258 KB of moments; 1/4 of all moments (--shard "
+       "optimizer)\n"},
       {{"--devices", "cpux4", "--ema", ".9", "--shard", "gradients"},
-       "of their average; 1/4 of all gradients and moments (--shard gradients)"},
+       "  each holds 516 KB of weights, 129 KB of gradients, 516 KB for the buckets that are summed, 129 KB "
+       "of "
+       "averaged weights; 1/4 of all gradients and averages (--shard gradients)\n"},
+      {{"--devices", "cpux4", "--momentum", ".9", "--shard", "gradients"},
+       "129 KB of moments; 1/4 of all gradients and moments (--shard gradients)\n"},
+      {{"--devices", "cpux4", "--optimizer", "adamw", "--ema", ".9", "--shard", "gradients"},
+       "; 1/4 of all gradients, moments and averages (--shard gradients)\n"},
+      {{"--devices", "cpux4", "--optimizer", "adamw", "--ema", ".9", "--shard", "optimizer"},
+       "; 1/4 of all moments and averages (--shard optimizer)\n"},
+      {{"--devices", "cpux4", "--ema", ".9", "--shard", "optimizer"},
+       "; 1/4 of all averages (--shard optimizer)\n"},
+      {{"--devices", "cpux4", "--shard", "optimizer"},
+       "  each holds 516 KB of weights, 516 KB of gradients; no moments to share out (--shard optimizer)\n"},
+      {{"--devices", "cpux2", "--shard", "gradients", "--precision", "bf16", "--recipe", "resnet18-pytorch",
+        "--momentum", ".9"},
+       "  each holds 22 MB of weights, 45 MB of fp32 masters, 22 MB of gradients, "},
       {{"--devices", "cpu", "--shard", "optimizer"}, "one replica: nothing to share out"},
       {kWarmupRecipe + Words{"--bn", "root"}, "the first replica's batch-norm statistics"},
       {kWarmupRecipe + Words{"--bn", "average"}, "the mean of the replicas' batch-norm statistics"},
@@ -81,14 +98,31 @@ TEST_CASE("the plan knows what each replica holds with and without shards") {
   CHECK(none.gradients == all);
   CHECK(none.moments == 2 * all);
   CHECK(none.average == all);
+  CHECK(none.buckets == 0);
+  CHECK(none.masters == 0);
   const auto optimizer = held({"--shard", "optimizer"});
   CHECK(optimizer.weights == all);
   CHECK(optimizer.gradients == all);
   CHECK(optimizer.moments == 2 * all / 4);
   CHECK(optimizer.average == all / 4);
   const auto gradients = held({"--shard", "gradients"});
-  CHECK(gradients.gradients == all / 4 + all);  // the bucket has memory while it is summed
+  CHECK(gradients.gradients == all / 4);
+  // The bucket has memory while it is summed: 192, 32, 25,008, 64, 102,400, 128, 1,280 and 16 numbers.
+  CHECK(gradients.buckets == 4 * 129'120);
   CHECK(gradients.moments == 2 * all / 4);
+}
+
+TEST_CASE("the masters of bf16 weights count unless a parameter is frozen or the layers take fp32 weights") {
+  const auto held = [](const Words& words) {
+    return held_bytes(planned(kFewImages + Words{"--devices", "cpux2", "--precision", "bf16"} + words).plan);
+  };
+  const auto resnet = held({"--recipe", "resnet18-pytorch"});
+  CHECK(resnet.masters == resnet.gradients);
+  CHECK(resnet.weights == resnet.masters / 2);
+  const auto frozen = held({"--recipe", "resnet18-pytorch", "--freeze", "fc.*"});
+  CHECK(frozen.masters == 0);
+  CHECK(frozen.weights == resnet.masters);
+  CHECK(held({}).masters == 0);  // LeNet
 }
 
 TEST_CASE("combinations that make sense have a plan") {

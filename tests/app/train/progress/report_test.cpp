@@ -2,6 +2,7 @@
 #include <lockstep/tests/catch.h>
 
 #include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -210,6 +211,26 @@ TEST_CASE("there is a notice of batches too small for the replicas or the micro-
   CHECK(batch_notices(plan) == Texts{"4 replicas share a batch of 1 image: some of them compute nothing",
                                      "--accumulate 3 is more than the 1 image of the smallest shard: its "
                                      "micro-batches have one each"});
+}
+
+TEST_CASE("there is a notice of --shard optimizer where the optimizer keeps nothing") {
+  auto plan = plan_of(1, 1);
+  plan.trainer.devices.assign(4, torch::Device(torch::kCPU));
+  CHECK_FALSE(shard_notice(plan));
+  plan.trainer.shard = Shard::kOptimizer;
+  CHECK(shard_notice(plan) ==
+        "--shard optimizer shares out nothing: SGD without momentum keeps nothing beside "
+        "the weights");
+  const auto with = [&](const std::function<void(TrainerOptions&)>& change) {
+    auto other = plan;
+    change(other.trainer);
+    return shard_notice(other);
+  };
+  CHECK_FALSE(with([](auto& o) { o.replica.optimizer.momentum = .9; }));
+  CHECK_FALSE(with([](auto& o) { o.replica.optimizer.kind = OptimizerKind::kAdam; }));
+  CHECK_FALSE(with([](auto& o) { o.ema = .9; }));
+  CHECK_FALSE(with([](auto& o) { o.shard = Shard::kGradients; }));
+  CHECK_FALSE(with([](auto& o) { o.devices.resize(1, torch::kCPU); }));  // the plan says so
 }
 
 TEST_CASE("a loss that is not finite is laid to numbers of the data that are not") {
