@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include <lockstep/app/doctor/checks.h>
+#include <lockstep/app/doctor/largest_model.h>
 #include <lockstep/support/counted.h>
 
 namespace lockstep {
@@ -56,8 +57,11 @@ Judgement judge_gpus(const Facts& facts) {
     const auto& first = gpu.device_problems.front();
     return {Health::kFail, first.text, first.hint.empty() ? "see nvidia-smi" : first.hint};
   }
-  return {Health::kOk, fmt::format("{}: {}", counted(static_cast<int64_t>(gpu.devices.size()), "GPU"),
-                                   gpu.devices.front().name)};
+  const auto count = static_cast<int>(gpu.devices.size());
+  const auto& first = gpu.devices.front();
+  const auto text = fmt::format("{}: {}", counted(count, "GPU"), first.name);
+  if (first.total_bytes == 0) return {Health::kOk, text};
+  return {Health::kOk, text + "; " + largest_model_text(static_cast<int64_t>(first.total_bytes), count)};
 }
 
 Judgement judge_peers(const Facts& facts) {

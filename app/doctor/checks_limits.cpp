@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include <lockstep/app/doctor/checks.h>
+#include <lockstep/app/doctor/largest_model.h>
 #include <lockstep/data/data_folder.h>
 #include <lockstep/support/counted.h>
 
@@ -45,8 +46,10 @@ Judgement judge_shared_memory(const Facts& facts) {
 
 Judgement judge_memory(const Facts& facts) {
   const auto& limits = facts.limits;
+  const int replicas = std::max(1, facts.cpu.cores);
   const auto text =
-      fmt::format("{} of {} available", size_text(limits.available_bytes), size_text(limits.memory_bytes));
+      fmt::format("{} of {} available: {}", size_text(limits.available_bytes), size_text(limits.memory_bytes),
+                  largest_model_text(limits.available_bytes / replicas, replicas));
   const auto* hint =
       "end other programs, or raise the limit of the container; LeNet needs .3 GiB, ResNet-18 2 GiB. Several "
       "replicas need less with train --shard, which shares out what each keeps";

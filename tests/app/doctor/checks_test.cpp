@@ -239,6 +239,22 @@ TEST_CASE("the doctor says of little memory that replicas can share out what eac
   CHECK_THAT(judgement_of("memory", facts).hint, ContainsSubstring("train --shard"));
 }
 
+// Weights, gradients and AdamW's moments: 16 bytes per parameter. With 8 replicas and --shard 8 + 8 / 8.
+TEST_CASE("the doctor says for which model there is room, also with --shard") {
+  auto facts = good_machine();
+  CHECK(
+      judgement_of("memory", facts).text ==
+      "60.0 GiB of 64.0 GiB available: room for AdamW and 503 million parameters on each of 8 replicas, 894 "
+      "million with --shard optimizer");
+  facts.cpu.cores = 1;
+  CHECK(judgement_of("memory", facts).text ==
+        "60.0 GiB of 64.0 GiB available: room for AdamW and 4,026 million parameters");
+  for (auto& device : facts.gpu.devices) device.total_bytes = 80 * kGiB;
+  CHECK(judgement_of("gpus", facts).text ==
+        "2 GPUs: H100; room for AdamW and 5,368 million parameters on each of 2 replicas, 7,158 million with "
+        "--shard optimizer");
+}
+
 TEST_CASE("without a GPU, and with output to a file, the doctor has nothing against it") {
   auto facts = good_machine();
   facts.gpu = {};
