@@ -11,6 +11,7 @@
 
 #include <lockstep/parallel/collectives/call.h>
 #include <lockstep/parallel/communicator.h>
+#include <lockstep/support/element_range.h>
 
 namespace lockstep {
 
@@ -36,12 +37,17 @@ struct LocalRound {
   torch::Tensor& of(int other) const { return tensors[static_cast<size_t>(other)]; }
   torch::Tensor& own() const { return of(local); }
 
-  // Chunk `index` of replica `other`'s tensor, cut into `count` nearly equal ones. Some are empty if
-  // n < count.
+  torch::Tensor elements(int other, const ElementRange& range) const {
+    return of(other).slice(0, range.begin, range.end);
+  }
+  // The elements of chunk `index`, where `count` nearly equal ones are cut. Some are empty if n < count.
+  ElementRange range_of_chunk(int index, int count) const {
+    const int64_t n = own().numel();
+    return {n * index / count, n * (index + 1) / count};
+  }
+  // That chunk of replica `other`'s tensor.
   torch::Tensor chunk(int other, int index, int count) const {
-    const int64_t n = of(other).numel();
-    const int64_t begin = n * index / count;
-    return of(other).narrow(0, begin, n * (index + 1) / count - begin);
+    return elements(other, range_of_chunk(index, count));
   }
   // The same chunk of every local replica's tensor.
   std::vector<torch::Tensor> chunks(int index, int count) const {
@@ -50,6 +56,9 @@ struct LocalRound {
     return found;
   }
 };
+
+// Sums these elements over the local replicas, in the order of their ranks, into this replica's tensor.
+void sum_locally(const LocalRound& round, const ElementRange& range);
 
 // Leaves the sum over all processes in every local replica's tensor. The caller calls barrier() before and
 // after. The algorithms for one process: allreduce/local_algorithms.h.

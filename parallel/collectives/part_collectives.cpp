@@ -16,13 +16,19 @@
 namespace lockstep {
 namespace {
 
-// The part of rank `owner` in replica `other`'s tensor.
-torch::Tensor part_of(const LocalRound& round, int other, int owner, const PartBounds& bounds) {
-  const auto rank = static_cast<size_t>(owner);
-  return round.of(other).slice(0, bounds[rank], bounds[rank + 1]);
+ElementRange part_of(const PartBounds& bounds, int rank) {
+  return {bounds[static_cast<size_t>(rank)], bounds[static_cast<size_t>(rank) + 1]};
 }
 
 }  // namespace
+
+void sum_locally(const LocalRound& round, const ElementRange& range) {
+  if (round.size() == 1 || range.empty()) return;
+  std::vector<torch::Tensor> addends;
+  for (int other = 0; other < round.size(); ++other) addends.push_back(round.elements(other, range));
+  const auto& own = addends[static_cast<size_t>(round.local)];
+  sum_chunks(addends, {own}, own.device());
+}
 
 std::exception_ptr parts_problem(const Endpoint& endpoint, const std::string& what,
                                  const torch::Tensor& tensor, const PartBounds& bounds) {
@@ -43,20 +49,15 @@ std::exception_ptr parts_problem(const Endpoint& endpoint, const std::string& wh
 }
 
 void reduce_scatter_locally(const LocalRound& round, const PartBounds& bounds) {
-  std::vector<torch::Tensor> parts;
-  for (int other = 0; other < round.size(); ++other) {
-    parts.push_back(part_of(round, other, round.local, bounds));
-  }
-  const auto own = parts[static_cast<size_t>(round.local)];
-  if (own.numel() > 0 && round.size() > 1) sum_chunks(parts, {own}, own.device());
+  sum_locally(round, part_of(bounds, round.local));
 }
 
 void gather_parts_locally(const LocalRound& round, const PartBounds& bounds) {
   const int rank = round.local + (round.exchange ? round.exchange->layout.first_rank() : 0);
-  const auto own = part_of(round, round.local, rank, bounds);
-  if (own.numel() == 0) return;
+  const auto part = part_of(bounds, rank);
+  if (part.empty()) return;
   for (int other = 0; other < round.size(); ++other) {
-    if (other != round.local) part_of(round, other, rank, bounds).copy_(own);
+    if (other != round.local) round.elements(other, part).copy_(round.elements(round.local, part));
   }
 }
 

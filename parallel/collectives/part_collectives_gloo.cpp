@@ -14,13 +14,6 @@
 namespace lockstep {
 namespace {
 
-// Elements of the tensor.
-struct Piece {
-  int64_t begin = 0;
-  int64_t end = 0;
-  int64_t size() const { return end - begin; }
-};
-
 // Who owns what of the tensor, and which pieces of it take which channel.
 class Pieces {
  public:
@@ -31,17 +24,16 @@ class Pieces {
   int channels() const { return static_cast<int>(round_.exchange->channels.size()); }
 
   // The piece of a process for a channel.
-  Piece of(int process, int channel) const {
+  ElementRange of(int process, int channel) const {
     const auto begin = bound(layout().first_rank(process));
     const auto size = bound(layout().first_rank(process + 1)) - begin;
     return {begin + size * channel / channels(), begin + size * (channel + 1) / channels()};
   }
 
   // The part of this process's piece that a local replica owns. May be empty.
-  Piece owned(const Piece& own, int local) const {
+  ElementRange owned(const ElementRange& own, int local) const {
     const int rank = layout().first_rank() + local;
-    const auto begin = std::max(own.begin, bound(rank)), end = std::min(own.end, bound(rank + 1));
-    return {begin, std::max(begin, end)};
+    return overlap(own, {bound(rank), bound(rank + 1)});
   }
 
   // Elements of all processes' pieces.
@@ -49,10 +41,6 @@ class Pieces {
     int64_t sum = 0;
     for (int other = 0; other < processes(); ++other) sum += of(other, channel).size();
     return sum;
-  }
-
-  torch::Tensor in(int local, const Piece& piece) const {
-    return round_.of(local).slice(0, piece.begin, piece.end);
   }
 
  private:
@@ -78,15 +66,6 @@ torch::Tensor side_by_side(const std::vector<torch::Tensor>& parts) {
   return torch::cat(hosts);
 }
 
-// Sums a piece over the local replicas into this replica's tensor.
-void sum_locally(const LocalRound& round, const Pieces& pieces, const Piece& piece) {
-  if (round.size() == 1 || piece.size() == 0) return;
-  std::vector<torch::Tensor> addends;
-  for (int other = 0; other < round.size(); ++other) addends.push_back(pieces.in(other, piece));
-  const auto& own = addends[static_cast<size_t>(round.local)];
-  sum_chunks(addends, {own}, own.device());
-}
-
 // Sends every process this one's sum of its piece.
 Exchange send_sums(const LocalRound& round, const Pieces& pieces, int channel) {
   const auto own = pieces.of(pieces.process(), channel);
@@ -94,11 +73,11 @@ Exchange send_sums(const LocalRound& round, const Pieces& pieces, int channel) {
   std::vector<torch::Tensor> sent;
   for (int other = 0; other < pieces.processes(); ++other) {
     const auto piece = pieces.of(other, channel);
-    sum_locally(round, pieces, piece);
+    sum_locally(round, piece);
     const bool is_own = other == pieces.process();
     sizes.sent.push_back(is_own ? 0 : piece.size());
     sizes.received.push_back(is_own ? 0 : own.size());
-    if (!is_own) sent.push_back(pieces.in(round.local, piece));
+    if (!is_own) sent.push_back(round.elements(round.local, piece));
   }
   Exchange exchange{.channel = channel};
   exchange.received = torch::empty({(pieces.processes() - 1) * own.size()}, round.own().scalar_type());
@@ -111,18 +90,18 @@ void add_sums(const LocalRound& round, const Pieces& pieces, const Exchange& exc
   const auto own = pieces.of(pieces.process(), exchange.channel);
   for (int owner = 0; owner < round.size(); ++owner) {
     const auto owned = pieces.owned(own, owner);
-    if (owned.size() == 0) continue;
+    if (owned.empty()) continue;
     std::vector<torch::Tensor> addends;
     int64_t received = 0;
     for (int process = 0; process < pieces.processes(); ++process) {
       if (process == pieces.process()) {
-        addends.push_back(pieces.in(round.local, owned));
+        addends.push_back(round.elements(round.local, owned));
         continue;
       }
       addends.push_back(exchange.received.narrow(0, received + owned.begin - own.begin, owned.size()));
       received += own.size();
     }
-    sum_chunks(addends, {pieces.in(owner, owned)}, round.own().device());
+    sum_chunks(addends, {round.elements(owner, owned)}, round.own().device());
   }
 }
 
@@ -137,11 +116,11 @@ Exchange send_piece(const LocalRound& round, const Pieces& pieces, int channel) 
     const bool is_own = other == pieces.process();
     sizes.sent.push_back(is_own ? 0 : own.size());
     sizes.received.push_back(is_own ? 0 : piece.size());
-    if (!is_own) direct = pieces.in(round.local, piece);
+    if (!is_own) direct = round.elements(round.local, piece);
     others += sizes.received.back();
   }
   const std::vector<torch::Tensor> sent(static_cast<size_t>(pieces.processes() - 1),
-                                        pieces.in(round.local, own));
+                                        round.elements(round.local, own));
   Exchange exchange{.channel = channel};
   exchange.received =
       pieces.processes() == 2 && direct.is_cpu() ? direct : torch::empty({others}, round.own().scalar_type());
@@ -158,7 +137,7 @@ void keep_pieces(const LocalRound& round, const Pieces& pieces, const Exchange& 
     const auto found = exchange.received.narrow(0, begin, piece.size());
     begin += piece.size();
     for (int local = 0; local < round.size(); ++local) {
-      const auto room = pieces.in(local, piece);
+      const auto room = round.elements(local, piece);
       // Another replica's stream does not wait for this thread's copy.
       const bool in_order = local == round.local;
       if (room.data_ptr() != found.data_ptr()) room.copy_(found, /*non_blocking=*/in_order);

@@ -20,10 +20,6 @@ std::vector<int64_t> bounds_of(const Bucket& bucket, int ranks) {
 
 }  // namespace
 
-FlatPart overlap(const FlatPart& a, const FlatPart& b) {
-  return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
-}
-
 BucketParts::BucketParts(int64_t size, int tensors)
     : BucketParts({{.begin = 0, .end = size, .first = 0, .last = tensors - 1}}, 0, 1) {}
 
@@ -33,8 +29,8 @@ BucketParts::BucketParts(std::vector<Bucket> buckets, int rank, int ranks)
 }
 
 FlatPart BucketParts::own(size_t b) const {
-  const auto rank = static_cast<size_t>(rank_);
-  return {buckets_[b].begin + bounds_[b][rank], buckets_[b].begin + bounds_[b][rank + 1]};
+  const auto within = own_within(b);
+  return {buckets_[b].begin + within.begin, buckets_[b].begin + within.end};
 }
 
 }  // namespace lockstep

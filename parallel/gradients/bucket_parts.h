@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <lockstep/parallel/gradients/buckets.h>
+#include <lockstep/support/element_range.h>
 
 namespace lockstep {
 
@@ -18,17 +19,7 @@ namespace lockstep {
 // those of a whole buffer do. The norm of gradients adds sums over blocks (gradient_norm.h).
 inline constexpr int64_t kFlatBlock = 1 << 12;
 
-// Elements [begin, end) of the flat order. May be empty.
-struct FlatPart {
-  int64_t begin = 0;
-  int64_t end = 0;
-
-  int64_t size() const { return end - begin; }
-  bool empty() const { return begin >= end; }
-};
-
-// The elements that both have.
-FlatPart overlap(const FlatPart& a, const FlatPart& b);
+using FlatPart = ElementRange;  // of the flat order
 
 class BucketParts {
  public:
@@ -47,6 +38,11 @@ class BucketParts {
 
   // The part of a bucket that this rank owns.
   FlatPart own(size_t b) const;
+
+  // The same, counted from the bucket's begin.
+  ElementRange own_within(size_t b) const {
+    return {bounds_[b][static_cast<size_t>(rank_)], bounds_[b][static_cast<size_t>(rank_) + 1]};
+  }
 
   // (ranks + 1) elements from the bucket's begin: rank r owns those from bounds[r] to bounds[r + 1].
   const std::vector<int64_t>& bounds(size_t b) const { return bounds_[b]; }

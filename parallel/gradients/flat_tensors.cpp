@@ -1,7 +1,5 @@
 #include <lockstep/parallel/gradients/flat_tensors.h>
 
-#include <lockstep/parallel/gradients/buckets.h>
-
 namespace lockstep {
 namespace {
 
@@ -18,10 +16,7 @@ std::vector<int64_t> numels_of(const Params& tensors) {
 
 FlatTensors flat_zeros_like(const Params& tensors) {
   FlatTensors result;
-  const auto& first = tensors.front();
-  const auto real = c10::toRealValueType(first.scalar_type());
-  result.flat =
-      torch::zeros({flat_layout(numels_of(tensors)).size}, first.options().dtype(real).requires_grad(false));
+  result.flat = torch::zeros({flat_layout(numels_of(tensors)).size}, options_of_reals(tensors.front()));
   result.views = views_of(result.flat, tensors);
   return result;
 }
@@ -41,6 +36,15 @@ Params views_of(const torch::Tensor& flat, const Params& tensors) {
                         .set_(flat.storage(), layout.offset[i] / reals_in(type), tensor.sizes(), strides));
   }
   return views;
+}
+
+// A bucket has whole tensors, so that they have the layout of a buffer of their own.
+Params views_of_bucket(const torch::Tensor& memory, const Params& tensors, const Bucket& bucket) {
+  return views_of(memory, Params(tensors.begin() + bucket.first, tensors.begin() + bucket.last + 1));
+}
+
+torch::TensorOptions options_of_reals(const torch::Tensor& tensor) {
+  return tensor.options().dtype(c10::toRealValueType(tensor.scalar_type())).requires_grad(false);
 }
 
 std::vector<torch::Tensor> gaps_of(const torch::Tensor& flat, std::span<const int64_t> numels) {

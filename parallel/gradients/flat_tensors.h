@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include <lockstep/parallel/gradients/buckets.h>
 #include <lockstep/support/types.h>
 
 namespace lockstep {
@@ -31,6 +32,13 @@ FlatTensors flat_zeros_like(const Params& tensors);
 
 // Returns views of another buffer of that layout, which begins its storage.
 Params views_of(const torch::Tensor& flat, const Params& tensors);
+
+// Returns views of the memory of one bucket, (n) with the bucket's part of that layout: of its tensors, in
+// the order of registration. tensors: of all buckets.
+Params views_of_bucket(const torch::Tensor& memory, const Params& tensors, const Bucket& bucket);
+
+// Returns options for the real numbers of such a tensor.
+torch::TensorOptions options_of_reals(const torch::Tensor& tensor);
 
 // Returns views of the gaps of such a buffer, without empty ones. numels: of its tensors.
 std::vector<torch::Tensor> gaps_of(const torch::Tensor& flat, std::span<const int64_t> numels);

@@ -3,29 +3,21 @@
 #include <lockstep/parallel/gradients/flat_tensors.h>
 
 namespace lockstep {
-namespace {
-
-torch::TensorOptions real_options(const torch::Tensor& param) {
-  return param.options().dtype(c10::toRealValueType(param.scalar_type())).requires_grad(false);
-}
-
-}  // namespace
 
 GradientRooms::GradientRooms(const Params& params, const BucketParts& parts)
     : params_(params), parts_(parts), bucket_of_(params.size()), rooms_(parts.count()) {
   for (size_t b = 0; b < parts.count(); ++b) {
     for (int i = parts.bucket(b).first; i <= parts.bucket(b).last; ++i)
       bucket_of_[static_cast<size_t>(i)] = b;
-    own_.push_back(torch::zeros({parts.own(b).size()}, real_options(params.front())));
+    own_.push_back(torch::zeros({parts.own(b).size()}, options_of_reals(params.front())));
   }
 }
 
 GradientRooms::Room& GradientRooms::made(size_t bucket) {
   auto& room = rooms_[bucket];
   if (room.all.defined()) return room;
-  const auto first = params_.begin() + parts_.bucket(bucket).first;
-  room.all = torch::zeros({parts_.all_of(bucket).size()}, real_options(params_.front()));
-  room.views = views_of(room.all, Params(first, params_.begin() + parts_.bucket(bucket).last + 1));
+  room.all = torch::zeros({parts_.all_of(bucket).size()}, options_of_reals(params_.front()));
+  room.views = views_of_bucket(room.all, params_, parts_.bucket(bucket));
   return room;
 }
 
@@ -43,8 +35,8 @@ const torch::Tensor& GradientRooms::room(size_t bucket) { return made(bucket).al
 
 void GradientRooms::keep_part(size_t bucket) {
   const torch::NoGradGuard no_grad;
-  const auto own = parts_.own(bucket);
-  own_[bucket].copy_(rooms_[bucket].all.narrow(0, own.begin - parts_.all_of(bucket).begin, own.size()));
+  const auto own = parts_.own_within(bucket);
+  own_[bucket].copy_(rooms_[bucket].all.slice(0, own.begin, own.end));
   rooms_[bucket] = {};
 }
 

@@ -10,8 +10,7 @@
 namespace lockstep {
 
 PartBuffer::PartBuffer(std::shared_ptr<const FlatOrder> order) : order_(std::move(order)) {
-  const auto& like = order_->params.front();
-  const auto real = like.options().dtype(c10::toRealValueType(like.scalar_type())).requires_grad(false);
+  const auto real = options_of_reals(order_->params.front());
   for (size_t b = 0; b < order_->parts.count(); ++b) {
     parts_.push_back(torch::zeros({order_->parts.own(b).size()}, real));
   }
@@ -26,8 +25,8 @@ torch::Tensor PartBuffer::slice(size_t bucket, const FlatPart& place) const {
 torch::Tensor PartBuffer::with_own_part(size_t bucket) const {
   if (order_->parts.whole()) return parts_[bucket];
   const auto all = torch::zeros({order_->parts.all_of(bucket).size()}, parts_[bucket].options());
-  const auto own = order_->parts.own(bucket);
-  all.narrow(0, own.begin - order_->parts.all_of(bucket).begin, own.size()).copy_(parts_[bucket]);
+  const auto own = order_->parts.own_within(bucket);
+  all.slice(0, own.begin, own.end).copy_(parts_[bucket]);
   return all;
 }
 
@@ -40,18 +39,14 @@ torch::Tensor PartBuffer::gathered(size_t bucket) const {
 
 void PartBuffer::keep_own_part(size_t bucket, const torch::Tensor& all) const {
   if (order_->parts.whole()) return;  // it is the part itself
-  const auto own = order_->parts.own(bucket);
-  parts_[bucket].copy_(all.narrow(0, own.begin - order_->parts.all_of(bucket).begin, own.size()));
+  const auto own = order_->parts.own_within(bucket);
+  parts_[bucket].copy_(all.slice(0, own.begin, own.end));
 }
 
-// Views of a bucket's parameters, in the order of registration. A bucket has whole ones, so that it has their
-// layout, too.
 std::vector<NamedTensor> PartBuffer::named(size_t bucket, const torch::Tensor& all,
                                            const std::string& prefix) const {
   const auto first = order_->parts.bucket(bucket).first;
-  const auto begin = order_->params.begin() + first;
-  const auto views =
-      views_of(all, Params(begin, order_->params.begin() + order_->parts.bucket(bucket).last + 1));
+  const auto views = views_of_bucket(all, order_->params, order_->parts.bucket(bucket));
   std::vector<NamedTensor> result;
   for (size_t i = 0; i < views.size(); ++i) {
     result.push_back({prefix + order_->names[static_cast<size_t>(first) + i], views[i]});

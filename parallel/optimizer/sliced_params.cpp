@@ -81,8 +81,8 @@ std::optional<size_t> SlicedParams::follow() {
   return std::nullopt;
 }
 
-torch::Tensor SlicedParams::new_room(size_t b) const {
-  return torch::empty({size_of(b)}, params_.front().options().requires_grad(false));
+torch::Tensor SlicedParams::new_room(int64_t elements) const {
+  return torch::empty({elements}, params_.front().options().requires_grad(false));
 }
 
 // (n) the elements of parameter i in the memory of its bucket.
@@ -102,7 +102,7 @@ void SlicedParams::start_fetch(size_t b, Endpoint& endpoint) {
     for (size_t other = 0; other < buckets(); ++other) {
       if (end(other) - first(other) > 1) largest = std::max(largest, size_of(other));
     }
-    room_ = torch::empty({largest}, params_.front().options().requires_grad(false));
+    room_ = new_room(largest);
   }
   const auto room = room_.narrow(0, 0, size_of(b));
   for (size_t i = first(b); i < end(b); ++i) {
@@ -135,7 +135,7 @@ void SlicedParams::finish_fetches() {
 }
 
 Params SlicedParams::gathered(size_t b, const Params& own, Endpoint& endpoint) const {
-  const auto room = new_room(b);
+  const auto room = new_room(size_of(b));
   for (size_t i = first(b); i < end(b); ++i) {
     const auto part = own_elements(i);
     const auto& elements = own[i - first(b)];

@@ -53,7 +53,7 @@ class SlicedParams {
   int64_t size_of(size_t b) const;
   PartBounds bounds_of(size_t b) const;
   FlatPart own_elements(size_t i) const;
-  torch::Tensor new_room(size_t b) const;
+  torch::Tensor new_room(int64_t elements) const;
   torch::Tensor place(const torch::Tensor& room, size_t b, size_t i) const;
   void finish_room();
 

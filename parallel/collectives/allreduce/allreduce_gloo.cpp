@@ -14,7 +14,6 @@
 #include <future>
 #include <vector>
 
-#include <lockstep/parallel/collectives/allreduce/sum_chunks.h>
 #include <lockstep/parallel/collectives/local_round.h>
 #include <lockstep/parallel/collectives/ordered_sum.h>
 #include <lockstep/parallel/collectives/process_exchange.h>
@@ -27,14 +26,6 @@ struct PostedChunk {
   torch::Tensor host;  // (n) what travels
   std::future<void> done;
 };
-
-// Sums chunk `index` over the local replicas into this replica's tensor.
-void sum_locally(const LocalRound& round, int index, int count) {
-  if (round.size() == 1) return;
-  const auto chunks = round.chunks(index, count);
-  const auto& own = chunks[static_cast<size_t>(round.local)];
-  sum_chunks(chunks, {own}, own.device());
-}
 
 // Copies chunk `index` of this replica to the other local ones.
 void copy_to_local_replicas(const LocalRound& round, int index, int count) {
@@ -60,7 +51,7 @@ void allreduce_gloo(const LocalRound& round) {
   for (int index = round.local; index < count; index += round.size()) {
     const auto own = round.chunk(round.local, index, count);
     if (own.numel() == 0) continue;  // in every process
-    sum_locally(round, index, count);
+    sum_locally(round, round.range_of_chunk(index, count));
     auto host = on_host(own);
     auto done = round.channel(index).allreduce_sum(host);
     posted.push_back({index, std::move(host), std::move(done)});
@@ -80,7 +71,7 @@ void allreduce_in_order(const LocalRound& round, torch::ScalarType sent) {
   for (int index = round.local; index < count; index += round.size()) {
     const auto own = round.chunk(round.local, index, count);
     if (own.numel() == 0) continue;  // in every process
-    sum_locally(round, index, count);
+    sum_locally(round, round.range_of_chunk(index, count));
     chunks.push_back({index, OrderedSum(round.channel(index), processes, sent, own)});
   }
   for (auto& chunk : chunks) chunk.sum.send_total();
