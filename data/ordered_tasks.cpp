@@ -12,7 +12,7 @@ OrderedTasks::~OrderedTasks() {
   for (auto& thread : threads_) thread.join();
 }
 
-// Those that have started wait for tasks where a later one cannot. Holds the mutex.
+// Threads that have started wait for tasks where a later one cannot. Holds the mutex.
 void OrderedTasks::start() {
   threads_.reserve(count_);
   for (auto i = threads_.size(); i < count_; ++i) {

@@ -72,7 +72,7 @@ int channels_of_file(const std::filesystem::path& path) {
   return of_bytes(path, file.bytes, [](const auto& bytes) { return image_info(bytes); }).channels;
 }
 
-// What is wrong with each file, a sentence that begins with its path; empty: nothing.
+// Returns what is wrong with each file, a sentence that begins with its path; empty: nothing.
 std::vector<std::string> faults_of(const ImageList& files, int workers) {
   std::vector<std::string> faults(files.size());
   for_each_row(std::ssize(files), workers, [&](int64_t row) {

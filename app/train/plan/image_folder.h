@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include <lockstep/app/train/plan/dataset.h>
+#include <lockstep/app/train/plan/loaded_data.h>
 
 namespace lockstep {
 

@@ -80,7 +80,7 @@ std::optional<std::string> shard_notice(const TrainPlan& plan) {
 
 std::vector<std::string> batch_notices(const TrainPlan& plan) {
   std::vector<std::string> notices;
-  const auto shards = step_sizes(plan);
+  const auto shards = plan.step_sizes();
   const auto batch = std::reduce(shards.begin(), shards.end());
   if (plan.world_size() > batch) {
     notices.push_back(fmt::format("{} share a batch of {}: some of them compute nothing",

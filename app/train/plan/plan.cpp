@@ -168,7 +168,7 @@ Model set_model(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan
 
 // Without rows the first replica's batch-norm statistics would stay those of the initial weights.
 void check_root_trains(const TrainFlags& options, const TrainPlan& plan) {
-  if (!plan.has_batch_norm || plan.trainer.bn != BnPolicy::kRoot || step_sizes(plan).front() > 0) return;
+  if (!plan.has_batch_norm || plan.trainer.bn != BnPolicy::kRoot || plan.step_sizes().front() > 0) return;
   throw UsageError(
       fmt::format("--split {} gives the first replica no {} of a batch of {}, but {} is evaluated with that "
                   "replica's batch-norm statistics (--bn root)",
@@ -191,11 +191,6 @@ TrainPlan plan_without_data(const TrainFlags& options, const TrainWorld& world) 
 }
 
 }  // namespace
-
-std::vector<int64_t> step_sizes(const TrainPlan& plan) {
-  const auto batch = std::min(plan.batch_size, plan.data.set.train.rows);
-  return shard_sizes(batch, plan.world_size(), plan.trainer.split);
-}
 
 std::vector<double> parse_shares(const std::string& text) {
   std::vector<double> shares;

@@ -23,9 +23,6 @@ TrainPlan make_train_plan(const TrainFlags& options, std::optional<LoadedData> d
 // Throws UsageError as make_train_plan() does, without reading data.
 void check_train_values(const TrainFlags& options);
 
-// Rows of each replica in the largest step: a small data set may not fill a batch.
-std::vector<int64_t> step_sizes(const TrainPlan& plan);
-
 // The table that a run prints first. A row with more than `width` columns goes on below its value.
 std::string describe(const TrainPlan& plan, size_t width = std::string::npos);
 

@@ -4,7 +4,6 @@
 #include <set>
 #include <string>
 
-#include <lockstep/app/train/plan/plan.h>
 #include <lockstep/models/costs.h>
 #include <lockstep/parallel/collectives/ordered_sum.h>
 #include <lockstep/parallel/gradients/micro_shards.h>
@@ -30,7 +29,7 @@ int64_t elements_of_16_bits(const TrainPlan& plan, const ModelCosts& costs, torc
   }
 }
 
-// What a checkpoint has: the weights, and per trained one what is kept beside it.
+// A checkpoint has the weights, and per trained one what is kept beside it.
 int64_t checkpoint_bytes(const TrainPlan& plan) {
   if (!plan.keeps_checkpoints) return 0;
   const int64_t kept = moments_of(plan.trainer.replica.optimizer) + (plan.trainer.ema > 0 ? 1 : 0);
@@ -80,7 +79,7 @@ int64_t replica_bytes(const TrainPlan& plan, int64_t rows, torch::DeviceType dev
 
 int64_t host_bytes(const TrainPlan& plan) {
   const auto& replica = plan.trainer.replica;
-  const auto sizes = step_sizes(plan);
+  const auto sizes = plan.step_sizes();
   const int64_t evaluated = std::min(kEvaluationBlock, plan.data.set.test.rows);
   int64_t bytes = 0;
   for (size_t i = 0; i < plan.trainer.devices.size(); ++i) {

@@ -151,7 +151,7 @@ MemoryError out_of_memory(const std::string& words, const TrainPlan& plan) {
                               .asked_bytes = static_cast<uint64_t>(bytes_after(words, "allocate")),
                               .free_bytes = static_cast<uint64_t>(bytes_after(words, "of which")),
                               .fitting_batch = fitting_batch(plan, device.type(), room)});
-  const auto rows = std::ranges::max(step_sizes(plan)) / plan.trainer.accumulate;
+  const auto rows = std::ranges::max(plan.step_sizes()) / plan.trainer.accumulate;
   return MemoryError(
       fault.message_text(),
       fault.hint_text() + or_shards(plan, [&](Shard shard) {

@@ -37,7 +37,7 @@ std::string allreduce_text(const TrainPlan& plan) {
   return local ? fmt::format("{} ({})", local->text, name) : std::string(name);
 }
 
-// What is shared out: "gradients, moments and average"; empty for nothing.
+// Names what is shared out: "gradients, moments and average"; empty for nothing.
 std::string shared_words(const HeldBytes& held, Shard shard) {
   std::string words = shard == Shard::kGradients ? "gradients" : "";
   if (held.moments > 0) words += words.empty() ? "moments" : held.average > 0 ? ", moments" : " and moments";

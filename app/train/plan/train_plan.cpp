@@ -1,8 +1,11 @@
 #include <lockstep/app/train/plan/train_plan.h>
 
+#include <algorithm>
+
 #include <lockstep/models/costs.h>
 #include <lockstep/parallel/collectives/wire_bytes.h>
 #include <lockstep/parallel/devices.h>
+#include <lockstep/parallel/split_batch.h>
 #include <lockstep/parallel/training/precision.h>
 
 namespace lockstep {
@@ -12,6 +15,10 @@ int64_t TrainPlan::element_bytes() const {
 }
 
 int64_t TrainPlan::gradient_bytes() const { return element_bytes() * (parameter_count - frozen_count); }
+
+std::vector<int64_t> TrainPlan::step_sizes() const {
+  return shard_sizes(std::min(batch_size, data.set.train.rows), world_size(), trainer.split);
+}
 
 std::string TrainPlan::replica_device(int rank) const {
   return world.single_process() ? trainer.devices.at(static_cast<size_t>(rank)).str()

@@ -73,6 +73,9 @@ struct TrainPlan {
   // Bytes of gradients that each process sends to the others per step; 0 if it is alone, nullopt with NCCL.
   std::optional<int64_t> wire_bytes() const;
 
+  // Rows of each replica in the largest step: a small data set may not fill a batch.
+  std::vector<int64_t> step_sizes() const;
+
   // For messages.
   std::string replica_device(int rank) const;  // "cpu", or "cpu of process 1"
   std::string device_lists() const;            // "[cpu, cpu]", or "[cpu, cpu] + [cpu]"

@@ -95,7 +95,7 @@ TEST_CASE("a named run goes on with its own configuration, to the bits of the ru
   CHECK(resumed.front().dump().find("lr") == std::string::npos);
 }
 
-// What the run's own configuration says cannot be left out: the hints name what can be given.
+// Flags of the run's own configuration cannot be left out: the hints name what can be given.
 TEST_CASE("a run of a ring, or of flags that --shard excludes, goes on with --shard as the error says") {
   const TempFolder folder;
   for (const auto& [own, shard, hint, given] : std::vector<std::tuple<Words, Words, std::string, Words>>{
