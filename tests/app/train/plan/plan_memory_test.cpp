@@ -78,7 +78,7 @@ TEST_CASE("too little memory: the error names the first --shard with which the r
   CHECK_NOTHROW(need_memory_for(std::vector{plan_taking(90)}));
 }
 
-// Of two replicas each takes 16 bytes per parameter, 12 or 10.
+// Each of two replicas takes 16 bytes per parameter, 12 or 10.
 TEST_CASE("too little memory of a GPU: the error names the first --shard with which the run fits there") {
   const auto hint_taking = [](double bytes_per_parameter) {
     auto plan = plan_of_huge({"--devices", "cpux2", "--optimizer", "adamw"});
@@ -152,4 +152,20 @@ TEST_CASE("the metrics of a run begin with what each replica keeps") {
                                                         {"buckets", 4 * 129'120},
                                                         {"moments", all / 2},
                                                         {"average", all / 4}});
+}
+
+// LeNet's weights and AdamW's two moments.
+TEST_CASE("a checkpoint takes memory, and with --shard files that may be resident") {
+  for (const auto& [shard, needed] : std::vector<std::pair<std::string, int64_t>>{
+           {"none", 12 * 129'068}, {"optimizer", 0}, {"gradients", 0}}) {
+    INFO("--shard " << shard);
+    auto plan = planned({"--data", "synthetic", "--limit-train", "128", "--limit-test", "8", "--devices",
+                         "cpux2", "--optimizer", "adamw", "--shard", shard})
+                    .plan;
+    const auto without = host_bytes(plan);
+    CHECK(checkpoint_file_bytes(plan) == 0);
+    plan.keeps_checkpoints = true;
+    CHECK(host_bytes(plan) - without == needed);
+    CHECK(needed + checkpoint_file_bytes(plan) == 12 * 129'068);
+  }
 }
