@@ -50,8 +50,8 @@ bool all_grey(const ImageList& files, int workers);
 ImageFolder readable_images(ImageFolder folder, int workers);
 
 // Returns the bytes that a thread holds at most while it decodes one of the files: those of the file, of the
-// pixels as they are stored, of those that are turned or resized, and of the result. An estimate: the headers
-// of the 64 files with the most bytes tell, but for damaged ones, and a progressive JPEG takes more.
+// pixels as they are stored, while they are resized, and of the result. An estimate: the headers of the 64
+// files with the most bytes tell, but for damaged ones, and turned images and progressive JPEGs take more.
 int64_t decoding_bytes(const ImageList& files, const DecodeOptions& options);
 
 // Returns a hash of the names, sizes and labels of the first `count` files, and of the names of the folders

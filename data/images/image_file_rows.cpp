@@ -104,11 +104,12 @@ std::vector<int64_t> leave_out_faulty(ImageList& files, int workers, ImageFolder
 }
 
 int64_t decoding_bytes_of(const ImageFile& file, const DecodeOptions& options) {
-  constexpr int64_t kCopies = 2;  // one that is turned, made grey or resized along its rows
   const auto info = info_of_file(file.path);
   const auto pixels = int64_t{info.height} * info.width;
-  const auto made = options.size > 0 ? int64_t{options.size} * options.size : pixels;
-  return std::max<int64_t>(0, file.size) + kCopies * info.channels * pixels + options.channels * made;
+  const int64_t size = options.size;
+  const auto made = size > 0 ? size * size : pixels;
+  const auto resized_rows = size * std::max(info.height, info.width);  // the first pass of two
+  return std::max<int64_t>(0, file.size) + info.channels * (pixels + resized_rows) + options.channels * made;
 }
 
 detail::ImageDecoder decoder(const DecodeOptions& options) {

@@ -142,17 +142,17 @@ TEST_CASE("the estimate of a run that streams counts images ahead, and those tha
   };
   const auto resident = bytes({});
   // Half of the memory is for images ahead. Two workers and the replica decode one each: the file, its pixels
-  // twice, and what is made of them.
+  // and what is made of them.
   const int64_t decoded = 3 * kSide * kSide;
-  CHECK(bytes({"--data-memory", "6500"}) - resident == 3250 + 3 * (small + 3 * decoded));
+  CHECK(bytes({"--data-memory", "6500"}) - resident == 3250 + 3 * (small + 2 * decoded));
   // Test images that are streamed, too, have workers of their own.
-  CHECK(bytes({"--data-memory", "3000"}) - resident == 1500 + 5 * (small + 3 * decoded));
+  CHECK(bytes({"--data-memory", "3000"}) - resident == 1500 + 5 * (small + 2 * decoded));
   // The largest image tells, whatever is made of it.
   photos.add("train", "cat", 6, 3, 200, /*side=*/500);
   const auto large = static_cast<int64_t>(std::filesystem::file_size(photos.path() + "/train/cat/6.png"));
   const Words sized = {"--image-size", "16"};
   CHECK(bytes(sized + Words{"--data-memory", "6500"}) - bytes(sized) ==
-        3250 + 3 * (large + 2 * 3 * 500 * 500 + decoded));
+        3250 + 3 * (large + 3 * 500 * 500 + 3 * 500 * kSide + decoded));
 }
 
 TEST_CASE("images that cannot be decoded are left out where that is asked for, and named in plans") {
