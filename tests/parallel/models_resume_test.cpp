@@ -20,7 +20,7 @@ namespace {
 
 struct Run {
   std::string model;
-  int64_t batch = 16;
+  int64_t batch = 8;
   int steps = 0;
   int world = 1;
   OptimizerKind optimizer = OptimizerKind::kSgd;
@@ -84,7 +84,7 @@ void check_goes_on(const Run& run, std::span<const int> from) {
   CHECK_FALSE(same_tensors(weights.at(1)[0], weights.at(2)[0]));
 }
 
-const std::vector<int> kResNet18Steps = {0, 1, 4, 9};
+const std::vector<int> kResNet18Steps = {0, 1, 3};
 
 }  // namespace
 
@@ -94,8 +94,7 @@ TEST_CASE("LeNet goes on from every step of forty with the same bits", "[cpu][sl
   // Each optimizer and precision, each number of replicas.
   using enum OptimizerKind;
   const std::tuple<int, OptimizerKind, Precision> ways[] = {
-      {1, kSgd, Precision::kFp32},   {1, kAdamW, Precision::kBf16}, {2, kSgd, Precision::kFp32},
-      {2, kAdamW, Precision::kFp32}, {4, kAdamW, Precision::kFp32}, {4, kSgd, Precision::kBf16}};
+      {1, kSgd, Precision::kFp32}, {2, kAdamW, Precision::kFp32}, {4, kSgd, Precision::kBf16}};
   for (const auto& [world, optimizer, precision] : ways) {
     check_goes_on(
         {.model = "lenet", .steps = 40, .world = world, .optimizer = optimizer, .precision = precision},
@@ -104,14 +103,12 @@ TEST_CASE("LeNet goes on from every step of forty with the same bits", "[cpu][sl
 }
 
 TEST_CASE("ResNet-18 goes on with the same bits", "[cpu][slow]") {
-  check_goes_on({.model = "resnet18", .steps = 12}, kResNet18Steps);
-  check_goes_on({.model = "resnet18", .steps = 12, .world = 2, .optimizer = OptimizerKind::kAdamW},
+  check_goes_on({.model = "resnet18", .steps = 6}, kResNet18Steps);
+  check_goes_on({.model = "resnet18", .steps = 6, .world = 2, .optimizer = OptimizerKind::kAdamW},
                 kResNet18Steps);
-  check_goes_on({.model = "resnet18", .steps = 12, .world = 4}, kResNet18Steps);
 }
 
 TEST_CASE("ResNet-18 in bfloat16 goes on with the same bits", "[cpu][slow]") {
   NEEDS_CAPABILITY(CpuCapability::kAvx512);  // torch's convolutions in bfloat16 take minutes without it
-  check_goes_on({.model = "resnet18", .steps = 12, .world = 2, .precision = Precision::kBf16},
-                kResNet18Steps);
+  check_goes_on({.model = "resnet18", .steps = 6, .world = 2, .precision = Precision::kBf16}, kResNet18Steps);
 }

@@ -138,7 +138,7 @@ TrainerOptions options_of(const Case& row, int world, Shard shard) {
   return options;
 }
 
-void check_same_weights(const Case& row, int world, int steps = kSteps) {
+void check_same_weights(const Case& row, int world, int steps) {
   INFO(row.name << ", " << world << " replicas");
   const auto run = [&](Shard shard) {
     auto trainer = make_trainer(wide_layers(), options_of(row, world, shard));
@@ -167,12 +167,12 @@ void check_same_in_processes(const Case& row, const Layout& layout, int steps) {
 
 TEST_CASE("sharded weights have the bits of unsharded ones: optimizers, 1 to 8 replicas") {
   for (const int world : {1, 2, 3, 4, 5, 8}) {
-    for (const auto& row : kOptimizers) check_same_weights(row, world);
+    for (const auto& row : kOptimizers) check_same_weights(row, world, world == 3 ? kSteps : kFewSteps);
   }
 }
 
 TEST_CASE("sharded weights have the bits of unsharded ones: settings") {
-  for (const int world : {1, 2, 3, 8}) {
+  for (const int world : {1, 3, 8}) {
     for (const auto& row : kSettings) check_same_weights(row, world, kFewSteps);
   }
 }
@@ -185,14 +185,13 @@ TEST_CASE("sharded weights have the bits of unsharded ones: the same for every n
                          options.replica.clip_norm = .3;
                        },
                        true};
-  for (const int world : {1, 2, 8}) check_same_weights(invariant, world);
+  for (const int world : {1, 2, 8}) check_same_weights(invariant, world, kFewSteps);
 }
 
 TEST_CASE("sharded weights have the bits of unsharded ones: processes", "[cpu][slow]") {
-  for (const Layout& layout : {Layout{1, 1}, Layout{1, 1, 1}}) {
-    for (const auto& row : kOptimizers) check_same_in_processes(row, layout, kSteps);
-  }
-  for (const Layout& layout : {Layout{2, 1}, Layout{1, 1, 1}, Layout{1, 3, 2}}) {
+  for (const auto& row : kOptimizers) check_same_in_processes(row, {1, 1}, kSteps);
+  for (const auto& row : kOptimizers) check_same_in_processes(row, {1, 1, 1}, kFewSteps);
+  for (const Layout& layout : {Layout{1, 1, 1}, Layout{1, 3, 2}}) {
     for (const auto& row : kSettings) check_same_in_processes(row, layout, kFewSteps);
   }
 }
