@@ -2,6 +2,7 @@
 #include <lockstep/tests/catch.h>
 
 #include <lockstep/app/train/plan/plan.h>
+#include <lockstep/app/train/plan/plan_bytes.h>
 #include <lockstep/app/train/plan/plan_memory.h>
 #include <lockstep/parallel/collectives/peer_notice.h>
 #include <lockstep/parallel/devices.h>

@@ -11,6 +11,7 @@
 
 #include <lockstep/app/cli/as_error.h>
 #include <lockstep/app/train/config/config_text.h>
+#include <lockstep/app/train/plan/plan_bytes.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/app/small_data.h>
 #include <lockstep/tests/app/train_command.h>
