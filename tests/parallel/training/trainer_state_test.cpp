@@ -25,7 +25,7 @@ namespace {
 struct Case {
   std::string name;
   std::function<void(TrainerOptions&)> change;
-  std::vector<int> worlds = {1, 2, 4};
+  std::vector<int> worlds = {1, 4};
   ModelFactory factory = model_factory<NormedLayersImpl>();
 };
 
