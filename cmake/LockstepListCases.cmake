@@ -20,7 +20,11 @@ if(NOT EXISTS "${LOCKSTEP_TEST_LISTING}" OR "${LOCKSTEP_TEST_PROGRAM}" IS_NEWER_
   # One case a line: name, tab, tags. Brackets and semicolons would upset CMake's lists.
   string(REPLACE ";" "\\;" output "${output}")
   string(REPLACE "\n" ";" output "${output}")
-  # A batch: cases that follow each other with the same labels. One that is slow, or needs a GPU, stays alone.
+  # A batch: cases that follow each other with the same labels. One that is slow, or needs a GPU, stays alone. Those that start
+  # the program take longer.
+  if(batch GREATER 1 AND ";${LOCKSTEP_TEST_LABELS};" MATCHES ";program;")
+    math(EXPR batch "${batch} / 2")
+  endif()
   set(text "")
   get_filename_component(reference "${CMAKE_CURRENT_LIST_DIR}/../tests/reference" ABSOLUTE)
   macro(end_batch)

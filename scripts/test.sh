@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # scripts/test.sh [--all] [CTEST ARGUMENT...]: sets up, builds and runs the tests. Names failed and skipped tests at the end.
 #
-#   scripts/test.sh                  the release build and all its tests, sixteen cases per program start
+#   scripts/test.sh                  the release build and all its tests, up to 32 cases per program start
 #   scripts/test.sh -L cpu -R idx    the same with arguments for ctest (here: label cpu, "idx" in the name)
 #   scripts/test.sh --all            also clang-tidy, most tests under AddressSanitizer and UndefinedBehaviorSanitizer (not
 #                                    those labelled slow, launcher or program), the tests without torch under
@@ -77,10 +77,25 @@ part() {
   summary+=("$name: $((SECONDS - started)) s")
 }
 
+# ahead COMMAND...: builds what a later part needs while tests run, which wait a third of their time. At the lowest priority,
+# and silently: that part goes on from there, and shows what fails. What still runs ends with this script.
+builders=()
+ahead() {
+  set -m  # a group of processes of its own
+  (renice -n 19 "$BASHPID" && "$@") >/dev/null 2>&1 </dev/null &
+  set +m
+  builders+=($!)
+}
+trap 'for builder in "${builders[@]}"; do kill -- "-$builder" 2>/dev/null || true; done' EXIT
+
+# build_and_test PRESET NEXT [CTEST ARGUMENT...]: NEXT is a command that builds for the next parts meanwhile.
 build_and_test() {
-  local preset=$1
-  shift
-  (build "$preset" all) && run_tests "$preset" "$@"
+  local preset=$1 next=$2
+  shift 2
+  (build "$preset" all) || return 1
+  # shellcheck disable=SC2086  # several words
+  ahead $next
+  run_tests "$preset" "$@"
 }
 
 # Compiles and links what CUDA changes, for one generation of GPUs; the program and other tests have the same sources as in
@@ -93,6 +108,11 @@ build_cuda() {
   "$root/scripts/setup.sh" --quiet --cuda-compiler &&
     (CUDAARCHS=90 LOCKSTEP_BUILD_TORCH=$(torch_folder) build cuda "lockstep_shared cuda_only_tests") &&
     summary+=("cuda: the library and its CUDA tests compiled and linked")
+}
+
+build_tsan_and_cuda() {
+  (build tsan all)
+  build_cuda
 }
 
 # clang-tidy on the sources that need no torch.
@@ -113,18 +133,18 @@ fi
 
 "$root/scripts/setup.sh" --quiet --tests
 # Cases per program start. With arguments for ctest each case is a test, so that -R finds it.
-[ "$everything" = no ] && [ $# -gt 0 ] || export LOCKSTEP_TEST_BATCH=${LOCKSTEP_TEST_BATCH:-16}
+[ "$everything" = no ] && [ $# -gt 0 ] || export LOCKSTEP_TEST_BATCH=${LOCKSTEP_TEST_BATCH:-32}
 if [ "$everything" = no ]; then
   (build release all)
   run_tests release "$@"
 else
   part tidy check_tidy
-  # These take minutes there, and the release build runs them. Tests of `lockstep launch`, kills and full disks start the
-  # sanitized program.
-  part asan build_and_test asan -LE 'slow|launcher' "$@"
-  part tsan build_and_test tsan "$@"
+  # Without the tests that take minutes under AddressSanitizer: the release build runs them. Tests of `lockstep launch`,
+  # kills and full disks start the sanitized program.
+  part release build_and_test release "build asan all" "$@"
+  part asan build_and_test asan build_tsan_and_cuda -LE 'slow|launcher' "$@"
+  part tsan build_and_test tsan true "$@"
   part cuda build_cuda
-  part release build_and_test release "$@"
 fi
 printf '\n'
 printf '%s\n' "${summary[@]}"

@@ -277,6 +277,22 @@ case_tests_when_asked() {  # the program needs no test library; a folder configu
   "$tree/scripts/test.sh" >"$work/output" 2>&1 || fail "test.sh failed"
   called 2 "cmake --preset release"  # as it was
 }
+case_all_parts() {  # a build that was begun while other tests ran, and failed, is a failed part; the others run
+  scripts_alone
+  printf '#!/bin/sh\nexit 77\n' >"$tree/scripts/tidy.sh"
+  stand_in cmake <<'STUB'
+echo "cmake $*" >>"$calls"
+case "$*" in
+  --preset*) mkdir -p "$work/tree/build/$2" && touch "$work/tree/build/$2/build.ninja" ;;
+  --build*/asan*) echo "no such header" && exit 1 ;;
+esac
+STUB
+  local status=0
+  "$tree/scripts/test.sh" --all >"$work/output" 2>&1 || status=$?
+  [ "$status" = 1 ] || fail "expected exit code 1, found $status"
+  says "build asan failed with exit code 1" "no such header" "asan: FAILED, see above" "release: 100% tests passed" \
+    "tsan: 100% tests passed" "cuda: the library and its CUDA tests compiled and linked"
+}
 case_install() {  # sets up, builds the program and the library, and installs them
   scripts_alone
   cp "$root/scripts/setup.sh" "$tree/scripts/"
