@@ -67,6 +67,18 @@ void take_own_configuration(TrainFlags& flags, CLI::App& train, const TrainWorld
   });
 }
 
+// A run that goes on keeps the numbers that it began with: more or less memory would measure other images.
+void keep_normalization(TrainFlags& flags, const TrainWorld& world, const KeptRun& kept) {
+  const auto told = together(world, [&]() -> Json {
+    if (!world.leads() || !kept.found) return {};
+    return kept.found->state.plan.value("normalize", Json());
+  });
+  const auto& numbers = told.front();
+  if (flags.normalize.automatic && numbers.is_string()) {
+    flags.normalize = parse_normalize(numbers.get<std::string>());
+  }
+}
+
 // Checks everything before the first step. A refusal in one process ends all of them. Process 0 opens its
 // files before the data are read; until the run begins they leave nothing behind.
 TrainPlan prepare(TrainFlags& flags, TrainWorld& world, RunOutputs& outputs) {
@@ -77,6 +89,7 @@ TrainPlan prepare(TrainFlags& flags, TrainWorld& world, RunOutputs& outputs) {
     if (metrics_on_stdout(flags)) flags.quiet = true;
     if (world.leads()) outputs.open(flags, world.place);
   });
+  keep_normalization(flags, world, outputs.kept);
   TrainPlan plan;
   agree_on_settings(world, [&] {
     plan = make_train_plan(flags, {}, world);
