@@ -21,6 +21,20 @@ using Catch::Matchers::ContainsSubstring;
 using nlohmann::json;
 namespace fs = std::filesystem;
 
+TEST_CASE("a run that goes on by its own command keeps the numbers of --normalize auto") {
+  const TempFolder folder;
+  const Words words =
+      kCommon + Words{"--devices", "cpu", "--output", (folder / "run").string(), "--checkpoint-every", "1"};
+  // Other numbers than those of the images, as from a sample of them.
+  const auto first = run_process(train(words + Words{"--normalize", "0.5:0.25", "--limit-steps", "1"}));
+  REQUIRE(first.exit_code == 0);
+  const auto second =
+      run_process(train(words + Words{"--normalize", "auto", "--resume", "auto", "--limit-steps", "2"}));
+  INFO(second.err);
+  CHECK(second.exit_code == 0);
+  CHECK_THAT(second.out + second.err, ContainsSubstring("normalised by mean 0.5 and deviation 0.25"));
+}
+
 TEST_CASE("a run's folder has its log, its environment and its plots, and a resumed run goes on in them") {
   const TempFolder folder;
   const auto run = folder / "run";
