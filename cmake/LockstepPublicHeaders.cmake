@@ -78,6 +78,7 @@ set(LOCKSTEP_PUBLIC_HEADERS
   support/notice.h
   support/row_sums.h
   support/shard_sizes.h
+  support/tensor_allocator.h
   support/thread_random.h
   support/train_state.h
   support/types.h)
