@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <mutex>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -91,15 +92,21 @@ class DatasetSource : public BatchSource {
     return spec;
   }
 
-  // Each worker takes the next row that nobody has begun to read.
+  // Each worker takes the next row that nobody has begun to read. Where no thread can start, gather() reads
+  // all of them.
   void read_in_workers(PendingRows rows) const {
     tasks_.forget_done();
     const auto shared = std::make_shared<const PendingRows>(std::move(rows));
-    for (size_t i = 0; i < std::min(workers_, shared->size()); ++i) {
-      tasks_.post([this, shared](int, const std::stop_token& stop) {
-        read(*shared,
-             [&](PendingRow& row) { return !stop.stop_requested() && rows_.begin_ahead(row, stop); });
-      });
+    try {
+      for (size_t i = 0; i < std::min(workers_, shared->size()); ++i) {
+        tasks_.post([this, shared](int, const std::stop_token& stop) {
+          read(*shared,
+               [&](PendingRow& row) { return !stop.stop_requested() && rows_.begin_ahead(row, stop); });
+        });
+      }
+    } catch (const MemoryError&) {
+      if (notice_)
+        std::call_once(no_threads_, [&] { notice_("no thread can be started to read rows ahead"); });
     }
   }
 
@@ -183,6 +190,7 @@ class DatasetSource : public BatchSource {
   mutable RowReaders readers_;
   const BatchSpec spec_;
   const Notice notice_;
+  mutable std::once_flag no_threads_;
   mutable RowsAhead rows_;
   mutable OrderedTasks tasks_;  // last: its threads use the others
 };

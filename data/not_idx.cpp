@@ -66,6 +66,7 @@ bool is_idx(const fs::path& path) {
 }  // namespace
 
 const char* other_file_hint(const fs::path& file) {
+  if (is_idx(file)) return "name its folder";
   if (ends_in_one_of(kTables, file)) return kRowsHint;
   return ends_in_one_of(kArchives, file) ? kArchiveHint : nullptr;
 }

@@ -6,17 +6,34 @@
 #include <lockstep/support/start_thread.h>
 
 namespace lockstep {
+namespace {
+
+cpu_set_t allowed_here() {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  ::sched_getaffinity(0, sizeof(cores), &cores);
+  return cores;
+}
+
+}  // namespace
+
+OrderedTasks::OrderedTasks(int threads) : count_(static_cast<size_t>(threads)), cores_(allowed_here()) {}
 
 OrderedTasks::~OrderedTasks() {
   stop_.request_stop();
   for (auto& thread : threads_) thread.join();
 }
 
-// Threads that have started wait for tasks where a later one cannot. Holds the mutex.
+// Holds the mutex.
 void OrderedTasks::start() {
+  if (!threads_.empty()) return;
   threads_.reserve(count_);
-  for (auto i = threads_.size(); i < count_; ++i) {
-    threads_.push_back(start_thread([this, i] { run(static_cast<int>(i)); }));
+  try {
+    for (size_t i = 0; i < count_; ++i) {
+      threads_.push_back(start_thread([this, i] { run(static_cast<int>(i)); }));
+    }
+  } catch (const MemoryError&) {
+    if (threads_.empty()) throw;
   }
 }
 
@@ -47,6 +64,7 @@ void OrderedTasks::forget_done() {
 }
 
 void OrderedTasks::run(int thread) {
+  if (CPU_COUNT(&cores_) > 0) ::sched_setaffinity(0, sizeof(cores_), &cores_);
   const auto stop = stop_.get_token();
   std::unique_lock lock(mutex_);
   while (posted_.wait(lock, stop, [&] { return begun_ < entries_.size(); }) && !stop.stop_requested()) {

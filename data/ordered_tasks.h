@@ -1,6 +1,8 @@
 // Threads that work ahead: tasks start and are waited for in the order in which they were posted. The first
-// task starts the threads.
+// task starts the threads, which may run on the cores that were allowed where this was built.
 #pragma once
+
+#include <sched.h>
 
 #include <condition_variable>
 #include <cstddef>
@@ -20,12 +22,13 @@ class OrderedTasks {
   // thread: 0 .. threads - 1. A task that is told to stop should return soon: nobody waits for its result.
   using Task = std::function<void(int thread, const std::stop_token& stop)>;
 
-  explicit OrderedTasks(int threads) : count_(static_cast<size_t>(threads)) {}
+  explicit OrderedTasks(int threads);
   ~OrderedTasks();  // tells the tasks that run to stop, and waits for them; others never start
   OrderedTasks(const OrderedTasks&) = delete;
   OrderedTasks& operator=(const OrderedTasks&) = delete;
 
-  // Throws MemoryError, and posts nothing, if the system cannot start a thread.
+  // Goes on with fewer threads where the system cannot start more. Throws MemoryError, and posts nothing, if
+  // there is none.
   void post(Task task);
 
   // Waits for the oldest task that was not waited for, and throws its exception: from then on each call
@@ -46,7 +49,8 @@ class OrderedTasks {
   void start();
   void run(int thread);
 
-  const size_t count_;  // of threads
+  const size_t count_;     // of threads
+  const cpu_set_t cores_;  // of the thread that has built this: another may be pinned
   std::stop_source stop_;
   std::mutex mutex_;
   std::condition_variable_any posted_;

@@ -242,7 +242,7 @@ class Trainer {
   torch::Tensor gather_over_ranks(const std::function<torch::Tensor(size_t local)>& own);
   void throw_if_aborted();
   void with_shared_buffers(bool averaged, const std::function<void()>& action);
-  std::vector<NamedTensor> copies_of(int local, bool averaged, const TensorAllocator& memory);
+  std::vector<NamedTensor> copies_of(int local, bool averaged, const TensorAllocator* memory);
 
   const TrainerOptions options_;
   ReplicaWorkers workers_;

@@ -79,14 +79,12 @@ part() {
 
 # ahead COMMAND...: builds what a later part needs while tests run, which wait a third of their time. At the lowest priority,
 # and silently: that part goes on from there, and shows what fails. What still runs ends with this script.
-builders=()
 ahead() {
   set -m  # a group of processes of its own
   (renice -n 19 "$BASHPID" && "$@") >/dev/null 2>&1 </dev/null &
   set +m
-  builders+=($!)
 }
-trap 'for builder in "${builders[@]}"; do kill -- "-$builder" 2>/dev/null || true; done' EXIT
+trap 'for builder in $(jobs -pr); do kill -- "-$builder" 2>/dev/null || true; done' EXIT
 
 # build_and_test PRESET NEXT [CTEST ARGUMENT...]: NEXT is a command that builds for the next parts meanwhile.
 build_and_test() {

@@ -17,8 +17,13 @@ TensorAllocator heap_memory();
 
 // A file without a name in this folder for each tensor of at least 1 MiB. Such a tensor takes room on the
 // disk, and memory only as long as the kernel has some to spare. The file ends with its tensor, or with the
-// process. Smaller tensors, and all where the folder cannot be written or its disk is full, are as those of
-// heap_memory(). An error of the disk ends the process by SIGBUS when it reads the tensor.
+// process. All files together leave room on the disk for as much again: for the tensors' own file. Smaller
+// tensors, and those for which there is no such room, are as those of heap_memory(); so are all where the
+// folder cannot be written, or its file system cannot set room aside (NFS before 4.2). An error of the disk
+// ends the process by SIGBUS when it uses the tensor. Thread-safe.
 TensorAllocator file_memory(std::filesystem::path folder);
+
+// Returns true if tensors of file_memory() have files there that are not memory themselves (tmpfs).
+bool has_file_memory(const std::filesystem::path& folder);
 
 }  // namespace lockstep

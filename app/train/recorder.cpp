@@ -10,7 +10,9 @@
 #include <lockstep/app/machine/environment.h>
 #include <lockstep/app/machine/version.h>
 #include <lockstep/app/terminal/logging.h>
+#include <lockstep/app/train/checkpoint/checkpoint_memory.h>
 #include <lockstep/app/train/plan/notices.h>
+#include <lockstep/app/train/plan/plan_bytes.h>
 #include <lockstep/app/train/progress/progress_display.h>
 #include <lockstep/app/train/settings/settings.h>
 #include <lockstep/parallel/split_batch.h>
@@ -139,9 +141,8 @@ void Recorder::checkpoint(const std::function<RunState(const TensorAllocator&)>&
   const Stopwatch began;
   const auto& writer = to_.kept.checkpoints;
   if (writer) attempt([&] { writer->finish(); });
-  // No replica has all of a sharded state: process 0 need not hold all of it either.
-  const bool shards = plan_.trainer.shard != Shard::kNone;
-  auto own = state(writer && shards ? file_memory(writer->run().checkpoints()) : heap_memory());
+  auto own =
+      state(writer ? checkpoint_memory(writer->run().checkpoints(), checkpoint_bytes(plan_)) : heap_memory());
   if (!writer) return;
   own.plan = plan_fields(plan_);
   own.environment = environment_json();

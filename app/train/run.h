@@ -13,7 +13,8 @@ namespace lockstep {
 // Runs a TrainLoop to its end. However it ends once the trainer is built, the metrics' last line and the log
 // say so. Then keeps weights, trace and checkpoints of a run that is done, or was stopped by a signal or by
 // an output that cannot be written. A file that fails does not keep the others from being written. Throws the
-// first error of a file that is kept, else the one that has ended the run; MemoryError as out_of_memory().
+// first error: the one that has ended the run, else that of a file that is kept; later ones are warnings.
+// MemoryError as out_of_memory().
 // resume: as of TrainLoop.
 RunReport run_and_keep(const TrainPlan& plan, const TrainFlags& flags, Recorder& record, RunOutputs& outputs,
                        std::optional<RunState> resume = std::nullopt);

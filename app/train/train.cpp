@@ -94,7 +94,7 @@ TrainPlan prepare(TrainFlags& flags, TrainWorld& world, RunOutputs& outputs) {
   agree_on_settings(world, [&] {
     plan = make_train_plan(flags, {}, world);
     outputs.kept.fit_plan(plan, flags);
-    need_memory_for(std::span(&plan, 1));
+    need_memory_for(std::span(&plan, 1), [&] { return outputs.kept.has_checkpoint_files(flags); });
     if (!world.single_process()) InterruptGuard::stop_if_signalled("before the first step");
     return agreed_fields(flags, plan);
   });

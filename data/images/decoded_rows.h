@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <string>
 
 #include <lockstep/data/images/image_files.h>
@@ -43,11 +44,17 @@ ImageInfo info_of_file(const std::filesystem::path& path);
 // one with colours. Throws as info_of_file() does.
 bool all_grey(const ImageList& files, int workers);
 
+// The numbers of images that are used: the first ones.
+struct WantedImages {
+  size_t train = std::numeric_limits<size_t>::max();
+  size_t test = std::numeric_limits<size_t>::max();
+};
+
 // Returns the folder without the images that cannot be decoded: damaged ones, and those of another format
-// than their names say. They are added to `unreadable`. Decodes all files, by this number of threads. Throws
-// DataError for a half, and for a class of the training images, of which none is left. The digest stays that
-// of all files.
-ImageFolder readable_images(ImageFolder folder, int workers);
+// than their names say. They are added to `unreadable`. Decodes files in order, by this number of threads,
+// until it has the wanted ones; later ones stay as they are. Throws DataError for a half, and for a class of
+// the training images, of which none is left. The digest stays that of all files.
+ImageFolder readable_images(ImageFolder folder, const WantedImages& wanted, int workers);
 
 // Returns the bytes that a thread holds at most while it decodes one of the files: those of the file, of the
 // pixels as they are stored, while they are resized, and of the result. An estimate: the headers of the 64

@@ -73,12 +73,12 @@ int channels_of_file(const std::filesystem::path& path) {
 }
 
 // Returns what is wrong with each file, a sentence that begins with its path; empty: nothing.
-std::vector<std::string> faults_of(const ImageList& files, int workers) {
-  std::vector<std::string> faults(files.size());
-  for_each_row(std::ssize(files), workers, [&](int64_t row) {
+std::vector<std::string> faults_of(const ImageList& files, size_t begin, size_t end, int workers) {
+  std::vector<std::string> faults(end - begin);
+  for_each_row(std::ssize(faults), workers, [&](int64_t row) {
     const auto i = static_cast<size_t>(row);
     try {
-      decode_file(files[i], {});
+      decode_file(files[begin + i], {});
     } catch (const DataError& error) {
       faults[i] = error.message();
     }
@@ -86,21 +86,42 @@ std::vector<std::string> faults_of(const ImageList& files, int workers) {
   return faults;
 }
 
-// Leaves out those of one half that have faults. Returns how many it has of each class.
-std::vector<int64_t> leave_out_faulty(ImageList& files, int workers, ImageFolder& folder) {
-  std::vector<int64_t> left(folder.class_names.size());
-  const auto faults = faults_of(files, workers);
+// The first fault of each class, or none.
+using FirstFaults = std::vector<std::string>;
+
+// Leaves out those of one half that have faults, of the first ones until so many have none.
+FirstFaults leave_out_faulty(ImageList& files, size_t wanted, int workers, ImageFolder& folder) {
+  FirstFaults first(folder.class_names.size());
   std::vector<ImageFile> readable;
-  for (size_t i = 0; i < files.size(); ++i) {
-    if (!faults[i].empty()) {
-      folder.unreadable.push_back(faults[i]);
-      continue;
+  for (size_t begin = 0; begin < files.size();) {
+    // Those behind the wanted ones stay as they are: nobody reads them.
+    const bool enough = readable.size() >= wanted;
+    const auto most = enough ? files.size() : wanted - readable.size();
+    const auto end = begin + std::min(files.size() - begin, most);
+    const auto faults =
+        enough ? std::vector<std::string>(end - begin) : faults_of(files, begin, end, workers);
+    for (size_t i = begin; i < end; ++i) {
+      const auto& fault = faults[i - begin];
+      if (fault.empty()) {
+        readable.push_back(files[i]);
+        continue;
+      }
+      folder.unreadable.push_back(fault);
+      auto& of_class = first[static_cast<size_t>(files.label(i))];
+      if (of_class.empty()) of_class = fault;
     }
-    readable.push_back(files[i]);
-    ++left[static_cast<size_t>(files.label(i))];
+    begin = end;
   }
   if (readable.size() < files.size()) files = readable;
-  return left;
+  return first;
+}
+
+void require_some(const ImageList& files, size_t before, const std::string& what, const FirstFaults& faults) {
+  if (!files.empty() || before == 0) return;
+  const auto fault = std::ranges::find_if_not(faults, &std::string::empty);
+  throw DataError(fmt::format("none of the {} for {} can be read, such as {}",
+                              counted(static_cast<int64_t>(before), "image"), what, *fault),
+                  "replace them: leaving them out leaves nothing");
 }
 
 int64_t decoding_bytes_of(const ImageFile& file, const DecodeOptions& options) {
@@ -141,23 +162,21 @@ bool all_grey(const ImageList& files, int workers) {
   return grey;
 }
 
-ImageFolder readable_images(ImageFolder folder, int workers) {
+ImageFolder readable_images(ImageFolder folder, const WantedImages& wanted, int workers) {
   const auto found = std::pair(folder.train.size(), folder.test.size());
-  const auto left = leave_out_faulty(folder.train, workers, folder);
-  leave_out_faulty(folder.test, workers, folder);
-  const auto refuse = [&](const std::string& of, size_t count) {
-    throw DataError(fmt::format("none of the {} for {} can be read, such as {}",
-                                counted(static_cast<int64_t>(count), "image"), of, folder.unreadable.front()),
-                    "replace them: leaving them out leaves nothing");
-  };
-  if (folder.train.empty() && found.first > 0) refuse("training", found.first);
-  if (folder.test.empty() && found.second > 0) refuse("testing", found.second);
-  const auto empty = std::ranges::find(left, 0);
-  if (empty == left.end()) return folder;
-  const auto& name = folder.class_names[static_cast<size_t>(empty - left.begin())];
-  throw DataError(fmt::format("class {} has no image for training that can be read, such as {}",
-                              in_quotes(name), folder.unreadable.front()),
-                  "replace its images, or remove its folders");
+  const auto faults = leave_out_faulty(folder.train, wanted.train, workers, folder);
+  require_some(folder.train, found.first, "training", faults);
+  require_some(folder.test, found.second, "testing",
+               leave_out_faulty(folder.test, wanted.test, workers, folder));
+  std::vector<bool> has(folder.class_names.size());
+  for (size_t i = 0; i < folder.train.size(); ++i) has[static_cast<size_t>(folder.train.label(i))] = true;
+  for (size_t i = 0; i < has.size(); ++i) {
+    if (has[i] || faults[i].empty()) continue;
+    throw DataError(fmt::format("class {} has no image for training that can be read, such as {}",
+                                in_quotes(folder.class_names[i]), faults[i]),
+                    "replace its images, or remove its folders");
+  }
+  return folder;
 }
 
 int64_t decoding_bytes(const ImageList& files, const DecodeOptions& options) {

@@ -34,7 +34,7 @@ class WeightAverage {
   std::vector<NamedTensor> tensors() const;
 
   // Host copies of the averages of all ranks; none before the first update. A collective if ranks own parts.
-  // keep: else none are kept.
+  // memory: for the copies; null: none are kept.
   std::vector<NamedTensor> host_copies(const TensorAllocator* memory) const;
 
   // Returns what load() takes, with other values: the parameters themselves.

@@ -93,7 +93,7 @@ class Replica {
   std::vector<NamedTensor> average() const;
 
   // Host copies of all averages; none without ReplicaOptions::ema, and before the first update. A collective
-  // if ranks own parts. keep: else none are kept.
+  // if ranks own parts. memory: for the copies; null: none.
   std::vector<NamedTensor> average_copies(const TensorAllocator* memory) const;
 
   // Returns what such a state has, with other values; none without ReplicaOptions::ema.

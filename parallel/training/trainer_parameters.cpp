@@ -107,17 +107,21 @@ void Trainer::with_shared_buffers(bool averaged, const std::function<void()>& ac
 }
 
 std::vector<NamedTensor> Trainer::weights(int local) {
-  return copies_of(local, /*averaged=*/false, heap_memory());
+  const auto heap = heap_memory();
+  return copies_of(local, /*averaged=*/false, &heap);
 }
 
 std::vector<NamedTensor> Trainer::averaged_weights(int local) {
-  return copies_of(local, /*averaged=*/true, heap_memory());
+  const auto heap = heap_memory();
+  return copies_of(local, /*averaged=*/true, &heap);
 }
 
-std::vector<NamedTensor> Trainer::copies_of(int local, bool averaged, const TensorAllocator& memory) {
+// A collective. memory: for the copies; null: none are kept.
+std::vector<NamedTensor> Trainer::copies_of(int local, bool averaged, const TensorAllocator* memory) {
   std::vector<NamedTensor> result;
-  with_shared_buffers(averaged,
-                      [&] { result = host_copies(distinct_tensors(*model(local).module), memory); });
+  with_shared_buffers(averaged, [&] {
+    if (memory) result = host_copies(distinct_tensors(*model(local).module), *memory);
+  });
   return result;
 }
 

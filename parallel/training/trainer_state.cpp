@@ -111,7 +111,7 @@ TrainState Trainer::state(const TensorAllocator& memory) {
   follow_requires_grad();
   require_same_history();
   TrainState state;
-  auto weights = copies_of(0, /*averaged=*/false, memory);
+  auto weights = copies_of(0, /*averaged=*/false, leads ? &memory : nullptr);
   state.steps = steps_taken_;
   state.lr = lr_state_;
   state.loss_scale = loss_scale();
@@ -139,7 +139,7 @@ TrainState Trainer::state(const TensorAllocator& memory) {
   });
   throw_if_aborted();
   for (const auto& bytes : packed) state.replicas.push_back(unpack(bytes, buffers));
-  if (leads) state.model = std::move(weights);
+  state.model = std::move(weights);
   return state;
 }
 

@@ -192,7 +192,8 @@ def loss_checks(args, setting, cases):
         return [check(who, [a, b], limit) for who, a, b in pairs if a in cases and b in cases]
     if "sharded" in cases:
         return [check("sharded or not", roles, limit) for roles, limit in (
-            (["two", "sharded"], SAME_BITS), (["processes", "sharded_processes"], SAME_BITS), (["two", "ddp", "zero"], OWN_TOLERANCE))]
+            (["two", "sharded"], SAME_BITS), (["processes", "sharded_processes"], SAME_BITS),
+            (["all_cores", "two", "one", "processes", "eager", "ddp", "zero"], OWN_TOLERANCE))]
     if setting.model in OWN_MODELS:
         return [check("all but compile", ["all_cores", "two", "one", "processes", "eager", "ddp"], OWN_TOLERANCE)]
     if setting.model == "lenet":

@@ -22,6 +22,7 @@
 #include <lockstep/support/error.h>
 #include <lockstep/support/split_mix64.h>
 #include <lockstep/tests/data/noisy_rows.h>
+#include <lockstep/tests/support/no_threads.h>
 #include <lockstep/tests/support/refusal.h>
 
 using namespace lockstep;
@@ -286,3 +287,17 @@ TEST_CASE("sources that make no sense are refused") {
   const BatchSpec spec = {{.name = "x", .row_shape = {3}}, {.name = "y", .dtype = torch::kInt64}};
   CHECK(source_of(NoisyRows(0), {.spec = spec})->size() == 0);
 }
+
+#ifndef __SANITIZE_THREAD__  // it starts threads with its own attributes
+TEST_CASE("where no thread can start, batches are read all the same, and that is said once") {
+  std::vector<std::string> notices;
+  const auto source = source_of(
+      NoisyRows(6), {.workers = 2, .notice = [&](const std::string& text) { notices.push_back(text); }});
+  const auto expected = gathered(source_of(NoisyRows(6)), {4, 1, 5});
+  const NoThreads none;
+  source->will_need(std::vector<int64_t>{4, 1, 5}, 0);
+  check_same(gathered(source, {4, 1, 5}), expected);
+  check_same(gathered(source, {4, 1, 5}), expected);
+  CHECK(notices == std::vector<std::string>{"no thread can be started to read rows ahead"});
+}
+#endif

@@ -1,3 +1,5 @@
+#include <sched.h>
+
 #include <lockstep/tests/catch.h>
 #include <atomic>
 #include <condition_variable>
@@ -6,6 +8,7 @@
 #include <latch>
 #include <mutex>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include <lockstep/data/ordered_tasks.h>
@@ -66,6 +69,32 @@ TEST_CASE("threads start with the first task, so those of whom nobody asks anyth
   CHECK(threads_of_process() == before + 5);
   tasks.post([](int, const std::stop_token&) {});
   CHECK(threads_of_process() == before + 5);
+}
+
+// A replica's thread is pinned, and may be the first that asks for something.
+TEST_CASE("threads may run where the thread that built them might, whichever thread posts first") {
+  const auto allowed = [] {
+    cpu_set_t cores;
+    CPU_ZERO(&cores);
+    sched_getaffinity(0, sizeof(cores), &cores);
+    return cores;
+  };
+  const auto all = allowed();
+  OrderedTasks tasks(1);
+  cpu_set_t found;
+  CPU_ZERO(&found);
+  std::thread pinned([&] {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    int first = 0;
+    while (!CPU_ISSET(first, &all)) ++first;
+    CPU_SET(first, &one);
+    REQUIRE(sched_setaffinity(0, sizeof(one), &one) == 0);
+    tasks.post([&](int, const std::stop_token&) { found = allowed(); });
+    tasks.wait();
+  });
+  pinned.join();
+  CHECK(CPU_EQUAL(&found, &all));
 }
 
 TEST_CASE("waiting for a task that nobody has posted is refused") {

@@ -14,7 +14,7 @@ import time
 import uuid
 
 SKIPPED = 77
-PATIENCE = 120  # seconds; what a test waits for comes much earlier
+PATIENCE = 300  # seconds; what a test waits for comes much earlier
 MARK = f"LAUNCHERS_TEST={uuid.uuid4().hex}"  # in the environment of all that this test starts
 # The variables that a user, or a launcher around this test, has set.
 FOREIGN = re.compile(r"LOCKSTEP_|LAUNCHERS_TEST|SLURM|SBATCH_|SRUN_|OMPI_COMM_|PMI|MPI_LOCAL|TORCHELASTIC_|OMP_|GOMP_|"

@@ -141,7 +141,8 @@ class Cases(unittest.TestCase):
     def test_with_torchs_kernels_all_cases_have_them_and_no_time_is_judged(self):
         for model in "lenet", *goals.OWN_MODELS:
             made = make_cases(ARGS, setting(model, "fp32", kernels="torch"), "/nowhere")
-            self.assertEqual(set(made), {"all_cores", "two", "one", "processes", "apart", *goals.PYTHONS})
+            shards = {"sharded", "sharded_processes", "zero"} if model == "wide_mlp" else set()
+            self.assertEqual(set(made), {"all_cores", "two", "one", "processes", "apart", *goals.PYTHONS} | shards)
             own = [made[role] for role in ("all_cores", "two", "one", "processes", "apart")]
             for command in (command for c in own for command in c.commands):
                 self.assertEqual(command[command.index("--kernels") + 1], "torch")
@@ -153,6 +154,27 @@ class Cases(unittest.TestCase):
         self.assertEqual(judged["ms of lockstep cpux2 torch / ms of Python eager"], (1.6, None))
         self.assertEqual({met for _, met in judged.values()}, {None})
         self.assertEqual(goals.limits_of(goals.STEP_MS, ARGS, setting("lenet", "fp32", kernels="torch")), {})
+
+    def test_sharded_cases_are_their_unsharded_ones_with_a_flag(self):
+        made = make_cases(ARGS, setting("wide_mlp", "fp32", kernels="torch"), "/folder")
+        ports = [command.index("--master") + 1 for command in made["processes"].commands]
+        for sharded, role, flags in (("sharded", "two", ["--shard", "optimizer"]), ("zero", "ddp", ["--shard"])):
+            for with_shards, without in zip(made[sharded].commands, made[role].commands):
+                left = [word for word in with_shards if word not in flags]
+                self.assertEqual(len(with_shards) - len(left), len(flags))
+                differ = [(a, b) for a, b in zip(left, without, strict=True) if a != b]
+                self.assertLessEqual(len(differ), 1 if role == "ddp" else 0)  # the file where ranks meet
+        for with_shards, port in zip(made["sharded_processes"].commands, ports):
+            self.assertEqual(with_shards[with_shards.index("--shard") + 1], "optimizer")
+            self.assertIn("--master", with_shards[:port])
+        cases = {role: case(made[role].name, 10) for role in made} | dict(
+            two=case("two", 10), sharded=case("sharded", 9), processes=case("processes", 10),
+            sharded_processes=case("sharded processes", 9.5), zero=case("zero", 9.2), ddp=case("ddp", 20))
+        judged = values(goals.shard_rows(setting("wide_mlp", "fp32", kernels="torch"), cases))
+        self.assertEqual(judged, {"ms of sharded / ms of two": (.9, True),
+                                  "ms of sharded processes / ms of processes": (.95, False),
+                                  "ms of sharded / ms of zero": (.978, True),
+                                  "ms of sharded processes / ms of zero": (1.033, False)})
 
     def test_a_programs_cases_train_the_file_and_one_trains_the_network_in_cpp(self):
         for model, hand in (("program_gpt", True), ("program_mobilenet", False)):

@@ -13,6 +13,7 @@
 #include <lockstep/app/machine/environment.h>
 #include <lockstep/app/processes/together.h>
 #include <lockstep/app/terminal/logging.h>
+#include <lockstep/app/train/checkpoint/checkpoint_memory.h>
 #include <lockstep/app/train/checkpoint/interval.h>
 #include <lockstep/app/train/checkpoint/run_program.h>
 #include <lockstep/app/train/checkpoint/same_run.h>
@@ -143,6 +144,10 @@ void KeptRun::open(TrainFlags& options, const World& place) {
 std::optional<std::string> KeptRun::folder(const TrainFlags& options) const {
   const auto output = named_output(options);
   return found && !output ? std::optional(found->run.path().native()) : output;
+}
+
+bool KeptRun::has_checkpoint_files(const TrainFlags& options) const {
+  return lockstep::has_checkpoint_files(folder(options).value_or("."));
 }
 
 // The run that the launcher has started again goes on from its own newest checkpoint. Without one it begins

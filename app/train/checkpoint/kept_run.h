@@ -47,6 +47,9 @@ struct KeptRun {
   // The folder that the run will write to, from open() on; empty where it has none, or a new numbered one.
   std::optional<std::string> folder(const TrainFlags& options) const;
 
+  // Returns true if the run's checkpoints need no memory where it is short. Leaves nothing behind.
+  bool has_checkpoint_files(const TrainFlags& options) const;
+
   void fit_checkpoint(const TrainPlan& plan, const TrainFlags& options);
   void find_after_restart(TrainFlags& options, const std::string& launch);
 

@@ -13,6 +13,7 @@
 #include <lockstep/app/files/json_file.h>
 #include <lockstep/app/files/text_file.h>
 #include <lockstep/app/machine/environment.h>
+#include <lockstep/app/train/checkpoint/checkpoint_memory.h>
 #include <lockstep/data/train_checkpoint.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
@@ -79,9 +80,20 @@ std::string numbered(std::string_view name, int64_t number) { return fmt::format
 
 using Warn = std::function<void(const std::string&)>;
 
+int64_t bytes_in(const fs::path& folder) {
+  int64_t bytes = 0;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    std::error_code unknown;
+    const auto size = entry->file_size(unknown);
+    if (!unknown) bytes += static_cast<int64_t>(size);
+  }
+  return bytes;
+}
+
 // Throws WeightsError, which names the checkpoint.
 RunState read_run(const fs::path& path) {
-  auto checkpoint = read_checkpoint(path, file_memory(path.parent_path()));
+  auto checkpoint = read_checkpoint(path, checkpoint_memory(path / "..", bytes_in(path)));
   try {
     return read_state(std::move(checkpoint));
   } catch (const WeightsError& error) {

@@ -126,7 +126,8 @@ bool rescale_steps(RunState& state, const Json& planned) {
 Json changed_settings(const Json& saved, const Json& planned) {
   auto changed = Json::object();
   for (const auto& [key, value] : planned.items()) {
-    if (key == "memory_estimate_bytes") continue;  // no setting: a resumed run needs more
+    // No settings: a resumed run needs more memory, takes over a normalisation, and may lie elsewhere.
+    if (key == "memory_estimate_bytes" || key == "normalize_rows" || key == "unreadable_images") continue;
     const auto before = value_at(saved, key);
     if (!before.is_null() && before != value) changed[key] = value;  // earlier versions do not have all
   }

@@ -112,7 +112,10 @@ ImageFolder found_folder(const std::string& path, const DataFlags& flags) {
   auto folder = find_image_folder(
       path, {.test_share = flags.test_share.value_or(0), .skip_unreadable = flags.skip_unreadable});
   if (!flags.skip_unreadable) return folder;
-  folder = readable_images(std::move(folder), decoding_threads(flags));
+  WantedImages wanted;
+  if (flags.limit_train) wanted.train = static_cast<size_t>(*flags.limit_train);
+  if (flags.limit_test) wanted.test = static_cast<size_t>(*flags.limit_test);
+  folder = readable_images(std::move(folder), wanted, decoding_threads(flags));
   if (auto left_out = unreadable_text(folder.unreadable); !left_out.empty()) {
     folder.notices.insert(folder.notices.begin(), std::move(left_out));
   }

@@ -259,8 +259,7 @@ TrainPlan make_train_plan(const TrainFlags& options, std::optional<LoadedData> d
   // Resident now: the program, its libraries, its kernels, the data.
   const auto on_cpus =
       std::ranges::count_if(plan.trainer.devices, [](const auto& one) { return one.is_cpu(); });
-  plan.memory_estimate =
-      resident_bytes() + host_bytes(plan) + checkpoint_file_bytes(plan) + fixed_bytes * on_cpus;
+  plan.memory_estimate = resident_bytes() + host_bytes(plan) + fixed_bytes * on_cpus;
   return plan;
 }
 

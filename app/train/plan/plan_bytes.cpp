@@ -29,13 +29,6 @@ int64_t elements_of_16_bits(const TrainPlan& plan, const ModelCosts& costs, torc
   }
 }
 
-// A checkpoint has the weights, and per trained one what is kept beside it.
-int64_t checkpoint_bytes(const TrainPlan& plan) {
-  if (!plan.keeps_checkpoints) return 0;
-  const int64_t kept = moments_of(plan.trainer.replica.optimizer) + (plan.trainer.ema > 0 ? 1 : 0);
-  return plan.element_bytes() * plan.parameter_count + kept * plan.gradient_bytes();
-}
-
 }  // namespace
 
 HeldBytes held_bytes(const TrainPlan& plan) {
@@ -68,7 +61,9 @@ int64_t replica_bytes(const TrainPlan& plan, int64_t rows, torch::DeviceType dev
   const int64_t element = plan.element_bytes();
   const int64_t all = element * plan.parameter_count;
   const int64_t partial_sums = replica.invariant ? 3 * all : 0;
-  const int64_t trained_copy = plan.trainer.ema > 0 ? all : 0;  // while the average is tested, after backward
+  // While the average is tested, after backward.
+  const int64_t rounded = plan.keeps_bf16_weights ? kBf16Bytes * plan.parameter_count : 0;
+  const int64_t trained_copy = plan.trainer.ema > 0 ? all + rounded : 0;
   const auto held = held_bytes(plan);
   const int64_t weights = held.all() + std::max<int64_t>(0, trained_copy - held.buckets) + partial_sums;
   if (plan.program) return weights + plan.measured_row_bytes * rows;
@@ -93,7 +88,7 @@ int64_t host_bytes(const TrainPlan& plan) {
   for (const auto& device : plan.trainer.devices) distinct.insert(device.str());
   bytes += plan.data.ahead_bytes * std::ssize(distinct) +
            plan.data.decoding_bytes * std::ssize(plan.trainer.devices);
-  if (plan.trainer.shard == Shard::kNone) bytes += checkpoint_bytes(plan);
+  bytes += checkpoint_bytes(plan);
   const int processes = plan.world.place.processes;
   const auto compress = plan.trainer.compress;
   if (compress != Compress::kNone)
@@ -102,8 +97,10 @@ int64_t host_bytes(const TrainPlan& plan) {
   return bytes + ordered_sum_bytes(plan.largest_bucket, processes, torch::kFloat);
 }
 
-int64_t checkpoint_file_bytes(const TrainPlan& plan) {
-  return plan.trainer.shard == Shard::kNone ? 0 : checkpoint_bytes(plan);
+int64_t checkpoint_bytes(const TrainPlan& plan) {
+  if (!plan.keeps_checkpoints) return 0;
+  const int64_t kept = moments_of(plan.trainer.replica.optimizer) + (plan.trainer.ema > 0 ? 1 : 0);
+  return plan.element_bytes() * plan.parameter_count + kept * plan.gradient_bytes();
 }
 
 }  // namespace lockstep

@@ -33,8 +33,8 @@ int64_t replica_bytes(const TrainPlan& plan, int64_t rows, torch::DeviceType dev
 // compressed sums, and images that are decoded while training. Replicas on GPUs need little.
 int64_t host_bytes(const TrainPlan& plan);
 
-// Returns the bytes of a checkpoint in files that are resident only while the kernel has memory to spare:
-// with any Shard (support/tensor_allocator.h). host_bytes() leaves them out then.
-int64_t checkpoint_file_bytes(const TrainPlan& plan);
+// Returns the bytes of a checkpoint: of the weights, and per trained one of what is kept beside it. 0 for a
+// run without checkpoints.
+int64_t checkpoint_bytes(const TrainPlan& plan);
 
 }  // namespace lockstep

@@ -116,18 +116,24 @@ int64_t fitting_batch(const TrainPlan& plan, torch::DeviceType device, double ro
 
 }  // namespace
 
-void need_memory_for(std::span<const TrainPlan> plans) {
+void need_memory_for(std::span<const TrainPlan> plans, const std::function<bool()>& in_files) {
+  bool counts_checkpoints = true;
   // With this --shard where a plan can have it.
   const auto needed = [&](std::optional<Shard> shard) {
     int64_t bytes = 0;
     for (const auto& plan : plans) {
       const bool other = shard && *shard > plan.trainer.shard && can_share(plan.trainer, *shard);
       bytes += host_bytes(other ? with_shard(plan, *shard) : plan);
+      if (!counts_checkpoints) bytes -= checkpoint_bytes(plan);
     }
     return bytes;
   };
-  const auto bytes = needed({}), available = available_bytes();
+  const auto available = available_bytes();
+  auto bytes = needed({});
   if (available == 0 || bytes <= available) return;
+  counts_checkpoints = !in_files || !in_files();
+  bytes = needed({});
+  if (bytes <= available) return;
   const auto& first = plans.front();
   need_host_memory(
       bytes,

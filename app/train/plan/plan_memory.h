@@ -1,6 +1,7 @@
 // The memory of planned runs: refused before it is taken, explained when it was not there.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 
@@ -10,8 +11,9 @@
 namespace lockstep {
 
 // Throws MemoryError with both figures if the host has less memory free than the CPU replicas of these plans
-// need, all of them alive at once. At least one plan.
-void need_memory_for(std::span<const TrainPlan> plans);
+// need, all of them alive at once. At least one plan. in_files: asked where memory is short; true:
+// checkpoints need none of it (checkpoint_memory.h).
+void need_memory_for(std::span<const TrainPlan> plans, const std::function<bool()>& in_files = {});
 
 // The error for a run that did not fit. words: the message of torch's allocator. For a GPU the error names
 // the GPU, the bytes that were asked for, the bytes that are free, and a batch size that should fit by the

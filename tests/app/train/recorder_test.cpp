@@ -17,7 +17,6 @@
 #include <lockstep/tests/app/run_files/classified.h>
 #include <lockstep/tests/support/file_limit.h>
 #include <lockstep/tests/support/files.h>
-#include <lockstep/tests/support/mapped_file.h>
 #include <lockstep/tests/support/redirect.h>
 
 using namespace lockstep;
@@ -154,41 +153,6 @@ TEST_CASE("the folder of a finished run gets no second end, however the run ends
     if (!fails) record.finished({.steps = 10, .was_finished = true});
     CHECK(ends_in(folder / kMetricsJsonl).empty());
     CHECK(ends_in(folder / "all.jsonl") == std::vector<std::string>{fails ? "failed" : "done"});
-  }
-}
-
-// Tensors of a mebibyte have a file of their own there (support/tensor_allocator.h).
-TEST_CASE("the state of a sharded run is no copy in memory while it is written") {
-  for (const auto& [shard, in_file] :
-       {std::pair(Shard::kNone, false), {Shard::kOptimizer, true}, {Shard::kGradients, true}}) {
-    INFO("shard " << name_of(kShardNames, shard));
-    const TempFolder folder;
-    auto flags = quiet();
-    flags.data.path = "synthetic";
-    flags.data.limit_train = flags.data.limit_test = 10;
-    auto plan = make_train_plan(flags);
-    plan.trainer.shard = shard;
-    const RunFolder run(folder / "run");
-    run.create();
-    RunOutputs outputs;
-    outputs.kept.checkpoints = std::make_unique<CheckpointWriter>(run, WriterOptions{});
-    Recorder record(plan, flags, ColorMode::kNever, outputs);
-    torch::Tensor weight;
-    record.checkpoint(
-        [&](const TensorAllocator& memory) {
-          weight = memory({1 << 18}, torch::kFloat32).fill_(3);
-          RunState state;
-          state.trainer.steps = 4;
-          state.trainer.model = {{"weight", weight}};
-          return state;
-        },
-        std::nullopt);
-    outputs.kept.checkpoints->finish();
-    CHECK_FALSE(record.has_failed());
-    CHECK(in_nameless_file(weight, run.checkpoints()) == in_file);
-    const auto found = open_checkpoint(run.path().native(), [](const auto&) {});
-    CHECK(found.state.trainer.model.front().tensor.equal(weight));
-    CHECK(in_nameless_file(found.state.trainer.model.front().tensor, run.checkpoints()));
   }
 }
 

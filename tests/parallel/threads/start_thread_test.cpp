@@ -1,6 +1,4 @@
 // When the system cannot start another thread, each kind of thread reports it, and a later attempt works.
-#include <pthread.h>
-
 #include <lockstep/tests/catch.h>
 #include <memory>
 
@@ -9,30 +7,11 @@
 #include <lockstep/parallel/threads/worker_pool.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/start_thread.h>
+#include <lockstep/tests/support/no_threads.h>
 
 using namespace lockstep;
 using Catch::Matchers::ContainsSubstring;
-
-namespace {
-
-// While it lives, the default stack size exceeds the address space, so that no thread can start.
-class NoThreads {
- public:
-  NoThreads() {
-    pthread_getattr_default_np(&usual_);
-    pthread_attr_t huge = usual_;
-    pthread_attr_setstacksize(&huge, size_t{1} << 48);
-    pthread_setattr_default_np(&huge);
-  }
-  ~NoThreads() { pthread_setattr_default_np(&usual_); }
-  NoThreads(const NoThreads&) = delete;
-  NoThreads& operator=(const NoThreads&) = delete;
-
- private:
-  pthread_attr_t usual_;
-};
-
-}  // namespace
+using lockstep::testing::NoThreads;
 
 #ifndef __SANITIZE_THREAD__  // it starts threads with its own attributes
 TEST_CASE("a thread that cannot start is a MemoryError with a hint") {

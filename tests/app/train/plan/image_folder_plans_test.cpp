@@ -183,6 +183,25 @@ TEST_CASE("images that cannot be decoded are left out where that is asked for, a
             .is_null());
 }
 
+// eval reads one training image of a run.
+TEST_CASE("of images that a run does not use none is decoded to find out whether it can be") {
+  const Photos photos(3);
+  const auto folder = std::filesystem::path(photos.path());
+  for (const auto* file : {"train/bus/1.png", "train/bus/3.png"}) {
+    REQUIRE(std::filesystem::exists(folder / file));
+    write_file(folder / file, "no image");
+  }
+  // Rows are 0 of bus, 0 of cat, 1 of bus and so on, without 1 and 3 of bus.
+  for (const auto& [limit, unreadable] : {std::pair(1, 0), {2, 0}, {3, 1}, {5, 1}, {6, 2}, {10, 2}}) {
+    INFO("--limit-train " << limit);
+    const auto plan = planned(photos.flags() + Words{"--skip-unreadable", "--limit-train",
+                                                     std::to_string(limit), "--limit-test", "1"})
+                          .plan;
+    CHECK(plan.data.set.train.rows == limit);
+    CHECK(std::ssize(plan.data.unreadable) == unreadable);
+  }
+}
+
 TEST_CASE("a class or half of which no image can be decoded is refused by name") {
   const Photos photos(3, /*rows=*/1);
   const auto folder = std::filesystem::path(photos.path());
