@@ -94,7 +94,7 @@ FirstFaults leave_out_faulty(ImageList& files, size_t wanted, int workers, Image
   FirstFaults first(folder.class_names.size());
   std::vector<ImageFile> readable;
   for (size_t begin = 0; begin < files.size();) {
-    // Those behind the wanted ones stay as they are: nobody reads them.
+    // Files behind the wanted ones stay as they are: nobody reads them.
     const bool enough = readable.size() >= wanted;
     const auto most = enough ? files.size() : wanted - readable.size();
     const auto end = begin + std::min(files.size() - begin, most);
