@@ -88,8 +88,9 @@ CLI::Option* add_workers(CLI::App& command, const std::string& flag, DataFlags& 
 }
 
 CLI::Option* add_skip_unreadable(CLI::App& command, const std::string& flag, DataFlags& flags) {
-  return command.add_flag(flag, flags.skip_unreadable,
-                          "Leave image files out that cannot be read, are empty, damaged or have another format");
+  return command.add_flag(
+      flag, flags.skip_unreadable,
+      "Leave image files out that cannot be read, are empty, damaged or have another format");
 }
 
 // The same as a setting's.
