@@ -98,14 +98,12 @@ void DataLoaderSteps::start(int64_t epoch, int64_t step, std::function<Read(int6
 
 void DataLoaderSteps::post() {
   auto step = step_at(epoch_->number, epoch_->posted, epoch_->order);
-  if (step.rows.empty()) {
-    ++epoch_->posted;
-    return;
+  if (!step.rows.empty()) {
+    auto read = epoch_->reader(step.number);
+    epoch_->tasks.post(
+        [step = std::move(step), read = std::move(read), seed = options_.seed](
+            int worker, const std::stop_token& stop) { read_rows(step, read, seed, worker, stop); });
   }
-  auto read = epoch_->reader(step.number);
-  epoch_->tasks.post(
-      [step = std::move(step), read = std::move(read), seed = options_.seed](
-          int worker, const std::stop_token& stop) { read_rows(step, read, seed, worker, stop); });
   ++epoch_->posted;
 }
 

@@ -86,10 +86,10 @@ inline std::vector<torch::Tensor> tensors_of(std::vector<torch::Tensor> row) { r
 //
 // Throws UsageError for workers and most_ahead below 0, and for a data set that does not know its size; the
 // factory, without a spec, UsageError for rows of other than one or two tensors and for a data set without
-// rows. Workers start when rows are told or asked for the first time, with a MemoryError if the system cannot
-// start them. An exception of the data set, and a row that is not as the spec says, end the step with a
-// DataError that names the row, with the exception nested in it; so do rows of a batch that have different
-// sizes.
+// rows. Workers start when rows are told or asked for the first time; where the system starts none, the
+// notice is told, and each batch reads its rows itself. An exception of the data set, and a row that is not
+// as the spec says, end the step with a DataError that names the row, with the exception nested in it; so do
+// rows of a batch that have different sizes.
 //
 // On a GPU a step waits for the one before it, since the host reads which rows it asks for; the copy of the
 // batch is queued.

@@ -17,8 +17,8 @@ std::filesystem::path nearest_folder(const std::filesystem::path& path) {
 
 }  // namespace
 
-TensorAllocator checkpoint_memory(const std::filesystem::path& path, int64_t bytes, int64_t free_bytes) {
-  return free_bytes == 0 || free_bytes / 2 >= bytes ? heap_memory() : file_memory(nearest_folder(path));
+TensorAllocator checkpoint_memory(const std::filesystem::path& folder, int64_t bytes, int64_t free_bytes) {
+  return free_bytes == 0 || free_bytes / 2 >= bytes ? heap_memory() : file_memory(folder);
 }
 
 bool has_checkpoint_files(const std::filesystem::path& path) { return has_file_memory(nearest_folder(path)); }

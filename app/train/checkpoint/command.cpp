@@ -45,16 +45,6 @@ RunFolder existing_run(const std::string& path) {
                      "name the folder that 'lockstep train --output' has made");
 }
 
-uint64_t bytes_in(const fs::path& folder) {
-  uint64_t bytes = 0;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    std::error_code ignored;
-    if (const auto size = entry->file_size(ignored); !ignored) bytes += size;
-  }
-  return bytes;
-}
-
 struct Listed {
   int64_t step = 0;
   uint64_t bytes = 0;

@@ -80,20 +80,10 @@ std::string numbered(std::string_view name, int64_t number) { return fmt::format
 
 using Warn = std::function<void(const std::string&)>;
 
-int64_t bytes_in(const fs::path& folder) {
-  int64_t bytes = 0;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    std::error_code unknown;
-    const auto size = entry->file_size(unknown);
-    if (!unknown) bytes += static_cast<int64_t>(size);
-  }
-  return bytes;
-}
-
 // Throws WeightsError, which names the checkpoint.
 RunState read_run(const fs::path& path) {
-  auto checkpoint = read_checkpoint(path, checkpoint_memory(path / "..", bytes_in(path)));
+  auto checkpoint =
+      read_checkpoint(path, checkpoint_memory(path / "..", static_cast<int64_t>(bytes_in(path))));
   try {
     return read_state(std::move(checkpoint));
   } catch (const WeightsError& error) {
@@ -138,6 +128,16 @@ std::optional<RunPosition> position_of(const fs::path& checkpoint) {
   } catch (const std::exception&) {
     return std::nullopt;
   }
+}
+
+uint64_t bytes_in(const fs::path& folder) {
+  uint64_t bytes = 0;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    std::error_code ignored;
+    if (const auto size = entry->file_size(ignored); !ignored) bytes += size;
+  }
+  return bytes;
 }
 
 bool is_checkpoint(const fs::path& path) {

@@ -99,6 +99,9 @@ struct FoundCheckpoint {
 // Returns true if this folder has a checkpoint's manifest.
 bool is_checkpoint(const std::filesystem::path& path);
 
+// The bytes of the files in this folder, without those that cannot be looked at.
+uint64_t bytes_in(const std::filesystem::path& folder);
+
 // How far the run of this checkpoint's folder had come, without its tensors; nothing if that cannot be read.
 std::optional<RunPosition> position_of(const std::filesystem::path& checkpoint);
 

@@ -129,10 +129,9 @@ void need_memory_for(std::span<const TrainPlan> plans, const std::function<bool(
     return bytes;
   };
   const auto available = available_bytes();
-  auto bytes = needed({});
-  if (available == 0 || bytes <= available) return;
+  if (available == 0 || needed({}) <= available) return;
   counts_checkpoints = !in_files || !in_files();
-  bytes = needed({});
+  const auto bytes = needed({});
   if (bytes <= available) return;
   const auto& first = plans.front();
   need_host_memory(
