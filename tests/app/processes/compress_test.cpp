@@ -7,6 +7,7 @@
 
 #include <lockstep/app/processes/train_world.h>
 #include <lockstep/app/train/plan/plan.h>
+#include <lockstep/app/train/plan/plan_bytes.h>
 #include <lockstep/app/train/plan/recipe.h>
 #include <lockstep/app/train/settings/settings.h>
 #include <lockstep/support/error.h>

@@ -10,6 +10,7 @@
 #include <lockstep/app/processes/train_world.h>
 #include <lockstep/app/train/plan/flags.h>
 #include <lockstep/app/train/plan/plan.h>
+#include <lockstep/app/train/plan/plan_bytes.h>
 #include <lockstep/app/train/settings/settings.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/support/error.h>
