@@ -71,7 +71,6 @@ DataSummary summary_of(const LoadedData& data) {
   if (data.same_rows) {
     if (auto same = data.same_rows(); !same.empty()) summary.notices.push_back(std::move(same));
   }
-  if (data.class_notices.empty()) note_untrained_classes(summary);  // which they are about, too
   return summary;
 }
 

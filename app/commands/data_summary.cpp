@@ -53,15 +53,6 @@ std::string classes_text(const DataSummary& summary) {
 
 }  // namespace
 
-void note_untrained_classes(DataSummary& summary) {
-  for (size_t label = 0; label < summary.classes.size(); ++label) {
-    const auto& of = summary.classes[label];
-    if (of.train > 0 || of.test == 0) continue;
-    summary.notices.push_back(fmt::format("class {} ({}) has {} for testing and none for training", label,
-                                          in_quotes(of.name), counted(of.test, summary.row_noun)));
-  }
-}
-
 std::string text_of(const DataSummary& summary) {
   auto text = fmt::format("{} ({})\n", printable(summary.name), printable(summary.origin));
   text += row_of_summary("kind", summary.kind);

@@ -37,9 +37,6 @@ struct DataSummary {
   std::vector<std::string> unreadable = {};  // files that are left out: the same, which begins with the path
 };
 
-// Adds a notice for each class with test rows alone, which no training can answer.
-void note_untrained_classes(DataSummary& summary);
-
 // Lines for people, without notices and unreadable files, which are warnings. Ends with a newline.
 std::string text_of(const DataSummary& summary);
 
