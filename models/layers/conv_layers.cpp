@@ -6,7 +6,6 @@
 
 #include <optional>
 
-#include <lockstep/models/layers/batch_norm/batch_norm_relu.h>
 #include <lockstep/models/layers/conv_choice.h>
 #include <lockstep/models/layers/cpu/conv3x3/conv3x3.h>
 
@@ -64,7 +63,6 @@ torch::Tensor ConvLayers::norm_relu(const ConvPtr& conv, const NormPtr& norm, co
     if (residual.defined()) y.add_(residual);
     return torch::relu_(y);
   }
-  norm->num_batches_tracked.add_(1);
   const auto type = computed_in(h);
   return fused_batch_norm_relu(h,
                                {.weight = norm->weight,
@@ -72,10 +70,12 @@ torch::Tensor ConvLayers::norm_relu(const ConvPtr& conv, const NormPtr& norm, co
                                 .running_mean = norm->running_mean,
                                 .running_var = norm->running_var,
                                 .conv_bias = conv->bias,
+                                .num_batches_tracked = norm->num_batches_tracked,
                                 .dtype = type,
                                 .momentum = *norm->options.momentum(),
                                 .eps = norm->options.eps(),
-                                .exchange = norm->exchange()},
+                                .exchange = norm->exchange(),
+                                .counters = &counters_},
                                residual.defined() ? residual.to(type) : residual);
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include <lockstep/models/batch_norm.h>
+#include <lockstep/models/layers/batch_norm/batch_norm_relu.h>
 #include <lockstep/models/layers/bf16_weights.h>
 #include <lockstep/support/kernels.h>
 
@@ -58,6 +59,7 @@ class ConvLayers {
 
   const Kernels kernels_;
   Bf16Weights bf16_weights_;
+  mutable BatchNormCounters counters_;
 };
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// The backward pass of batch_norm_kernels.h, in three kernels: see support/cuda/kernel.h.
+// The backward pass of batch_norm_kernels.h, in two kernels: see support/cuda/kernel.h.
 #pragma once
 
 #include <lockstep/models/layers/batch_norm/batch_norm_fold.h>
@@ -17,20 +17,25 @@ struct BatchNormBackwardPass {
   float* constant;  // (c)
 };
 
-// Loads N channels of dz and of x - origin from one row. i: index of the first of them in (rows, c).
+// N channels of one row, as they lie in memory.
+template <class T, int N>
+struct BatchNormRow {
+  Vector<T, N> dy, y, x;
+};
+
+// i: index of the first of the channels in (rows, c)
 template <int N, class T>
-__device__ void load_backward(const BatchNormBackward<T>& layer, int64_t i, const float (&origin)[N],
-                              float (&dz)[N], float (&x)[N]) {
-  float y[N];
-  load(layer.dy + i, dz);
-  load(layer.y + i, y);
-  load(layer.x + i, x);
-  for (int k = 0; k < N; ++k) {
-    dz[k] = y[k] <= 0 ? 0 : dz[k];  // keeps the gradient if y is NaN, as torch does
-    x[k] -= origin[k];
-  }
+__device__ BatchNormRow<T, N> row_at(const BatchNormBackward<T>& layer, int64_t i) {
+  return {vector_at<N>(layer.dy + i), vector_at<N>(layer.y + i), vector_at<N>(layer.x + i)};
 }
 
+// Keeps the gradient if y is NaN, as torch does.
+template <class T, int N>
+__device__ float dz_of(const BatchNormRow<T, N>& row, int k) {
+  return to_float(row.y.values[k]) <= 0 ? 0 : to_float(row.dy.values[k]);
+}
+
+// The last block of each tile turns its channels' sums into gradients and factors.
 template <class T, int N>
 __global__ void batch_norm_gradient_sums_kernel(BatchNormBackwardPass<T> pass) {
   const auto& layer = pass.layer;
@@ -40,24 +45,21 @@ __global__ void batch_norm_gradient_sums_kernel(BatchNormBackwardPass<T> pass) {
   if (at.inside) {
     float origin[N];
     load(layer.x + at.channel, origin);
-    for_rows(at, pass.sum_tiles.lines, [&](int64_t row) {
-      float dz[N], x[N];
-      load_backward(layer, row * layer.c + at.channel, origin, dz, x);
+    const auto get = [&](int64_t row) { return row_at<N>(layer, row * layer.c + at.channel); };
+    const auto add = [&](const BatchNormRow<T, N>& row) {
       for (int k = 0; k < N; ++k) {
-        sums[k] += dz[k];
-        products[k] += dz[k] * x[k];
+        const float dz = dz_of(row, k);
+        sums[k] += dz;
+        products[k] += dz * (to_float(row.x.values[k]) - origin[k]);
       }
-    });
+    };
+    for_rows<2>(at.first, at.last, pass.sum_tiles.lines, get, add);
   }
   store_partials(sums, products, at, pass.sum_tiles, layer.c, pass.partials);
-}
-
-template <class T>
-__global__ void batch_norm_fold_gradients_kernel(BatchNormBackwardPass<T> pass) {
-  const auto& layer = pass.layer;
-  const auto sums = fold_partials(pass.partials, pass.sum_tiles.chunks, layer.c);
-  if (!sums.mine) return;
-  finish_gradients(layer, sums.channel, sums.a, sums.b, pass.of_dz, pass.of_x, pass.constant);
+  if (!arrives_last(layer.arrived + blockIdx.y, pass.sum_tiles.chunks)) return;
+  fold_partials<N>(pass.partials, pass.sum_tiles, layer.c, [&](int64_t channel, double sum, double product) {
+    finish_gradients(layer, channel, sum, product, pass.of_dz, pass.of_x, pass.constant);
+  });
 }
 
 template <class T, int N>
@@ -72,11 +74,14 @@ __global__ void batch_norm_input_gradient_kernel(BatchNormBackwardPass<T> pass, 
   load(pass.constant + at.channel, constant);
   for (int64_t row = at.first; row < at.last; row += tiles.lines) {
     const int64_t i = row * layer.c + at.channel;
-    float dz[N], x[N];
-    load_backward(layer, i, origin, dz, x);
+    const auto loaded = row_at<N>(layer, i);
+    float dz[N], dx[N];
+    for (int k = 0; k < N; ++k) {
+      dz[k] = dz_of(loaded, k);
+      dx[k] = of_dz[k] * dz[k] + of_x[k] * (to_float(loaded.x.values[k]) - origin[k]) + constant[k];
+    }
     if (layer.dresidual != nullptr) store(layer.dresidual + i, dz);
-    for (int k = 0; k < N; ++k) x[k] = of_dz[k] * dz[k] + of_x[k] * x[k] + constant[k];
-    store(layer.dx + i, x);
+    store(layer.dx + i, dx);
   }
 }
 
@@ -91,7 +96,6 @@ void batch_norm_backward_with(const Launch& launch, const BatchNormBackward<T>& 
     pass.constant = pass.of_x + layer.c;
     pass.partials = pass.constant + layer.c;
     launch(batch_norm_gradient_sums_kernel<T, N>, grid_of(pass.sum_tiles), kBlock, pass);
-    launch(batch_norm_fold_gradients_kernel<T>, fold_grid(layer.c), kBlock, pass);
     const auto tiles = batch_norm_map_tiles(layer.rows, layer.c, N);
     launch(batch_norm_input_gradient_kernel<T, N>, grid_of(tiles), kBlock, pass, tiles);
   };

@@ -14,11 +14,12 @@ template <class T, class In>
 LOCKSTEP_HOST_DEVICE void finish_normalisation(const BatchNormForward<T, In>& layer, int64_t channel,
                                                double centre, double variance, float* scales, float* shifts) {
   const double invstd = 1 / sqrt(variance + layer.eps);
+  const double scale = layer.weight[channel] * invstd;
+  const double shift = layer.bias[channel] - centre * scale;
   layer.centre[channel] = static_cast<float>(centre);
   layer.invstd[channel] = static_cast<float>(invstd);
-  const double scale = layer.weight[channel] * invstd;
   scales[channel] = static_cast<float>(scale);
-  shifts[channel] = static_cast<float>(layer.bias[channel] - centre * scale);
+  shifts[channel] = static_cast<float>(shift);
 }
 
 // Returns the biased variance. centre: mean of x - origin. squares: sum of its squares over n rows.
@@ -42,25 +43,31 @@ LOCKSTEP_HOST_DEVICE void finish_statistics(const BatchNormForward<T, In>& layer
   const auto n = static_cast<double>(layer.rows);
   const double centre = sum / n;
   const double variance = variance_of(n, centre, squares);
-  finish_normalisation(layer, channel, centre, variance, scales, shifts);
-
-  const auto follow = [&](float& running, double batch) {
-    running = static_cast<float>(running + layer.momentum * (batch - running));
+  const auto followed = [&](float running, double batch) {
+    return static_cast<float>(running + layer.momentum * (batch - running));
   };
-  follow(layer.running_mean[channel], mean_with_bias(layer, channel, centre));
-  follow(layer.running_var[channel], variance * n / (n - 1));
+  // Loads before stores: a GPU waits for them once.
+  const float running_mean = followed(layer.running_mean[channel], mean_with_bias(layer, channel, centre));
+  const float running_var = followed(layer.running_var[channel], variance * n / (n - 1));
+  finish_normalisation(layer, channel, centre, variance, scales, shifts);
+  layer.running_mean[channel] = running_mean;
+  layer.running_var[channel] = running_var;
 }
 
 // sum and products are the sums of dz and of dz (x - origin) over the rows, where dz is dy if y > 0, else 0.
-// Writes dbias = sum(dz), and dweight = invstd sum(dz (x - mean)), which it returns.
+// Returns dweight = invstd sum(dz (x - mean)). dbias is sum.
 template <class T, class In>
-LOCKSTEP_HOST_DEVICE double finish_weight_gradients(const BatchNormBackward<T, In>& layer, int64_t channel,
-                                                    double sum, double products) {
+LOCKSTEP_HOST_DEVICE double weight_gradient(const BatchNormBackward<T, In>& layer, int64_t channel,
+                                            double sum, double products) {
   const double centre = layer.centre[channel];
-  const double dweight = (products - centre * sum) * layer.invstd[channel];
-  layer.dbias[channel] = static_cast<float>(sum);
+  return (products - centre * sum) * layer.invstd[channel];
+}
+
+template <class T, class In>
+LOCKSTEP_HOST_DEVICE void finish_weight_gradients(const BatchNormBackward<T, In>& layer, int64_t channel,
+                                                  double dbias, double dweight) {
+  layer.dbias[channel] = static_cast<float>(dbias);
   layer.dweight[channel] = static_cast<float>(dweight);
-  return dweight;
 }
 
 // Writes the factors of dx. dbias and dweight are sums over n rows. Here x and mean are counted from the
@@ -80,13 +87,14 @@ LOCKSTEP_HOST_DEVICE void finish_input_gradient(const BatchNormBackward<T, In>& 
   constants[channel] = static_cast<float>(-of_dz * dbias / n - of_x * centre);
 }
 
-// Both, for sums over all rows.
+// All of them, for sums over all rows.
 template <class T, class In>
 LOCKSTEP_HOST_DEVICE void finish_gradients(const BatchNormBackward<T, In>& layer, int64_t channel, double sum,
                                            double products, float* of_dzs, float* of_xs, float* constants) {
-  const double dweight = finish_weight_gradients(layer, channel, sum, products);
+  const double dweight = weight_gradient(layer, channel, sum, products);
   finish_input_gradient(layer, channel, static_cast<double>(layer.rows), sum, dweight, of_dzs, of_xs,
                         constants);
+  finish_weight_gradients(layer, channel, sum, dweight);
 }
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// The forward pass of batch_norm_kernels.h, in three kernels: see support/cuda/kernel.h.
+// The forward pass of batch_norm_kernels.h, in two kernels: see support/cuda/kernel.h.
 #pragma once
 
 #include <lockstep/models/layers/batch_norm/batch_norm_fold.h>
@@ -16,6 +16,7 @@ struct BatchNormForwardPass {
   float* shift;     // (c)
 };
 
+// The last block of each tile turns its channels' sums into statistics.
 template <class T, int N>
 __global__ void batch_norm_statistics_kernel(BatchNormForwardPass<T> pass) {
   const auto& layer = pass.layer;
@@ -25,25 +26,24 @@ __global__ void batch_norm_statistics_kernel(BatchNormForwardPass<T> pass) {
   if (at.inside) {
     float origin[N];
     load(layer.x + at.channel, origin);
-    for_rows(at, pass.sum_tiles.lines, [&](int64_t row) {
-      float values[N];
-      load(layer.x + row * layer.c + at.channel, values);
+    const auto get = [&](int64_t row) { return vector_at<N>(layer.x + row * layer.c + at.channel); };
+    const auto add = [&](const Vector<T, N>& x) {
       for (int k = 0; k < N; ++k) {
-        const float d = values[k] - origin[k];
+        const float d = to_float(x.values[k]) - origin[k];
         sums[k] += d;
         squares[k] += d * d;
       }
-    });
+    };
+    for_rows<4>(at.first, at.last, pass.sum_tiles.lines, get, add);
   }
   store_partials(sums, squares, at, pass.sum_tiles, layer.c, pass.partials);
-}
-
-template <class T>
-__global__ void batch_norm_fold_statistics_kernel(BatchNormForwardPass<T> pass) {
-  const auto& layer = pass.layer;
-  const auto sums = fold_partials(pass.partials, pass.sum_tiles.chunks, layer.c);
-  if (!sums.mine) return;
-  finish_statistics(layer, sums.channel, sums.a, sums.b, pass.scale, pass.shift);
+  if (!arrives_last(layer.arrived + blockIdx.y, pass.sum_tiles.chunks)) return;
+  fold_partials<N>(pass.partials, pass.sum_tiles, layer.c, [&](int64_t channel, double sum, double square) {
+    finish_statistics(layer, channel, sum, square, pass.scale, pass.shift);
+  });
+  if (threadIdx.x != 0) return;
+  layer.backward_arrived[blockIdx.y] = 0;
+  if (blockIdx.y == 0 && layer.batches != nullptr) ++*layer.batches;
 }
 
 template <class T, int N>
@@ -79,7 +79,6 @@ void batch_norm_forward_with(const Launch& launch, const BatchNormForward<T>& la
     pass.shift = pass.scale + layer.c;
     pass.partials = pass.scale + 3 * layer.c;
     launch(batch_norm_statistics_kernel<T, N>, grid_of(pass.sum_tiles), kBlock, pass);
-    launch(batch_norm_fold_statistics_kernel<T>, fold_grid(layer.c), kBlock, pass);
     const auto tiles = batch_norm_map_tiles(layer.rows, layer.c, N);
     launch(batch_norm_apply_kernel<T, N>, grid_of(tiles), kBlock, pass, tiles);
   };

@@ -8,6 +8,8 @@
 //
 // Each channel is shifted by its value in row 0, the origin. The squares of the shifted values lose no digits
 // to a large mean.
+//
+// Each direction is two kernels: sums, and a pass that writes. The last block of the sums finishes them.
 #pragma once
 
 #include <cstdint>
@@ -41,13 +43,13 @@ struct BatchNormTiles {
   int64_t chunk_rows;  // of each chunk but the last
 };
 
-// `rows_each`: rows of a thread, at least, if there are that many. A thread gets more if there would be more
-// than max_blocks blocks.
-inline BatchNormTiles batch_norm_tiles(int64_t rows, int64_t c, int vector, int64_t rows_each,
+// max_lanes: a power of two. `rows_each`: rows of a thread, at least, if there are that many. A thread gets
+// more if there would be more than max_blocks blocks.
+inline BatchNormTiles batch_norm_tiles(int64_t rows, int64_t c, int vector, int max_lanes, int64_t rows_each,
                                        int64_t max_blocks) {
   const int64_t vectors = c / vector;
   BatchNormTiles tiles{};
-  for (tiles.lanes = 1; tiles.lanes < vectors && tiles.lanes < 32;) tiles.lanes *= 2;
+  for (tiles.lanes = 1; tiles.lanes < vectors && tiles.lanes < max_lanes;) tiles.lanes *= 2;
   tiles.lines = BatchNormTiles::kThreads / tiles.lanes;
   tiles.tiles = ceil_div(vectors, tiles.lanes);
   const int64_t least = ceil_div(rows, tiles.lines * rows_each);
@@ -57,9 +59,13 @@ inline BatchNormTiles batch_norm_tiles(int64_t rows, int64_t c, int vector, int6
   return tiles;
 }
 
+// Channels of a tile of sums, at most. The block that finishes last adds up a tile's partial sums alone: few
+// channels, 64 bytes of a row in bfloat16, keep that short.
+inline constexpr int kSumChannels = 32;
+
 // For sums: about four blocks for each multiprocessor of a large GPU, so that few partial sums remain.
 inline BatchNormTiles batch_norm_sum_tiles(int64_t rows, int64_t c, int vector) {
-  return batch_norm_tiles(rows, c, vector, /*rows_each=*/4, /*max_blocks=*/512);
+  return batch_norm_tiles(rows, c, vector, kSumChannels / vector, /*rows_each=*/4, /*max_blocks=*/512);
 }
 
 // Size of the workspace in floats: two partial sums for each chunk and channel, and three coefficients for
@@ -73,5 +79,8 @@ inline int64_t batch_norm_workspace(int64_t rows, int64_t c) {
   }
   return (2 * chunks + 3) * c;
 }
+
+// Number of counters of finished blocks: one for each tile of sums, which are as many for each vector width.
+inline int64_t batch_norm_counters(int64_t c) { return ceil_div(c, kSumChannels); }
 
 }  // namespace lockstep

@@ -28,8 +28,12 @@ struct BatchNormForward {
   T* y = nullptr;                 // (rows, c)
   float* centre = nullptr;        // (c) mean - origin
   float* invstd = nullptr;        // (c)
-  float* workspace = nullptr;     // (batch_norm_workspace(rows, c)), on a GPU
   uint16_t* passed = nullptr;     // (rows, c / kPassedWord), on a CPU: where ReLU passes z
+  int64_t* batches = nullptr;     // becomes one more; may be null
+  // On a GPU:
+  float* workspace = nullptr;            // (batch_norm_workspace(rows, c))
+  unsigned* arrived = nullptr;           // (batch_norm_counters(c)), zeros before and after
+  unsigned* backward_arrived = nullptr;  // of the same size, becomes zeros
 };
 
 template <class T, class In = T>
@@ -46,8 +50,9 @@ struct BatchNormBackward {
   T* dresidual = nullptr;            // (rows, c), may be null
   float* dweight = nullptr;          // (c)
   float* dbias = nullptr;            // (c)
-  float* workspace = nullptr;        // (batch_norm_workspace(rows, c)), on a GPU
   const uint16_t* passed = nullptr;  // on a CPU, instead of y: fewer bytes to read
+  float* workspace = nullptr;        // as in forward; on a GPU, as the next
+  unsigned* arrived = nullptr;       // forward's backward_arrived, zeros before and after
 };
 
 }  // namespace lockstep

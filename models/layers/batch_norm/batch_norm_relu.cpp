@@ -4,6 +4,7 @@
 #include <c10/core/DeviceGuard.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
 #include <span>
 
 #include <lockstep/models/layers/autograd_operation.h>
@@ -64,6 +65,11 @@ void check(const torch::Tensor& x, const FusedBatchNorm& layer, const torch::Ten
                 "a fused batch normalisation of ", c, " channels was given a tensor of ", tensor->sizes(),
                 ", ", tensor->scalar_type());
   }
+  const auto& batches = layer.num_batches_tracked;
+  TORCH_CHECK(!batches.defined() || (batches.numel() == 1 && batches.scalar_type() == torch::kInt64 &&
+                                     batches.device() == x.device()),
+              "a fused batch normalisation cannot count batches in a tensor of ", batches.sizes(), ", ",
+              batches.scalar_type());
 }
 
 // Also true on a CPU in tests that emulate the GPU kernels there.
@@ -71,6 +77,22 @@ bool takes_gpu_kernels(torch::Device device) { return batch_norm_kernels_take(de
 
 torch::Tensor workspace_for(const torch::Tensor& x, int64_t rows, int64_t c) {
   return takes_gpu_kernels(x.device()) ? floats(x, batch_norm_workspace(rows, c)) : torch::Tensor();
+}
+
+// Undefined on a CPU, as the next.
+torch::Tensor counters_for(const FusedBatchNorm& layer, const torch::Tensor& x, int64_t c) {
+  if (!takes_gpu_kernels(x.device())) return {};
+  BatchNormCounters own;
+  return (layer.counters ? *layer.counters : own).on(x.device(), batch_norm_counters(c));
+}
+
+torch::Tensor uninitialised_counters(const torch::Tensor& x, int64_t c) {
+  if (!takes_gpu_kernels(x.device())) return {};
+  return torch::empty({batch_norm_counters(c)}, x.options().dtype(torch::kInt32));
+}
+
+unsigned* counters_in(const torch::Tensor& tensor) {
+  return reinterpret_cast<unsigned*>(data_or_null<int32_t>(tensor));
 }
 
 // Where ReLU passed its input, in bits, for the backward pass of the CPU kernels. GPU kernels read y instead.
@@ -152,6 +174,8 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
     const auto invstd = floats(x, c);
     const auto passed = passed_for(x);
     const auto workspace = workspace_for(x, rows, c);
+    const auto arrived = counters_for(layer, x, c);
+    const auto backward_arrived = uninitialised_counters(x, c);
     double whole_rows = 0;
     const auto merge = merge_of(layer, rows, &whole_rows);
     with_types(type, x, [&]<class T, class In>(T, In) {
@@ -171,7 +195,10 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
       pass.passed = data_or_null<uint16_t>(passed);
       pass.centre = data_or_null<float>(centre);
       pass.invstd = data_or_null<float>(invstd);
+      pass.batches = data_or_null<int64_t>(layer.num_batches_tracked);
       pass.workspace = data_or_null<float>(workspace);
+      pass.arrived = counters_in(arrived);
+      pass.backward_arrived = counters_in(backward_arrived);
       run_forward(pass, x.device(), kernels, merge);
     });
     context->saved_data["residual"] = residual.defined();
@@ -179,7 +206,7 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
     context->saved_data["exchange"] = reinterpret_cast<int64_t>(layer.exchange);
     save_kernels(context, kernels);
     const auto kept = passed.defined() ? torch::Tensor() : y;
-    context->save_for_backward({x, kept, passed, weight, centre, invstd});
+    context->save_for_backward({x, kept, passed, weight, centre, invstd, backward_arrived});
     return y;
   }
 
@@ -219,6 +246,7 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
       pass.dweight = data_or_null<float>(dweight);
       pass.dbias = data_or_null<float>(dbias);
       pass.workspace = data_or_null<float>(workspace);
+      pass.arrived = counters_in(saved[6]);
       run_backward(pass, x.device(), kernels, merge);
     });
     return {dx, dweight, dbias, dresidual, /*conv_bias=*/torch::Tensor(), torch::Tensor()};
@@ -226,6 +254,14 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
 };
 
 }  // namespace
+
+torch::Tensor BatchNormCounters::on(torch::Device device, int64_t count) {
+  constexpr int64_t kLeast = 64;  // for 2048 channels
+  if (!zeros_.defined() || zeros_.device() != device || zeros_.numel() < count) {
+    zeros_ = torch::zeros({std::max(count, kLeast)}, torch::dtype(torch::kInt32).device(device));
+  }
+  return zeros_;
+}
 
 bool fused_batch_norm_available(torch::Device device, torch::ScalarType dtype, int64_t channels) {
   if (dtype != torch::kFloat32 && dtype != torch::kBFloat16) return false;

@@ -11,6 +11,18 @@
 
 namespace lockstep {
 
+// Counters by which the kernels of a GPU find their last block: zeros before and after each layer. Layers
+// that are computed one after another, such as a network's, share one object.
+class BatchNormCounters {
+ public:
+  // Returns at least `count` zeros, int32. They keep their memory as long as it suffices: captured graphs use
+  // it. Not for threads at the same time.
+  torch::Tensor on(torch::Device device, int64_t count);
+
+ private:
+  torch::Tensor zeros_;
+};
+
 // A batch normalisation's tensors, each (c) float on the device of its input.
 struct FusedBatchNorm {
   torch::Tensor weight;
@@ -21,6 +33,8 @@ struct FusedBatchNorm {
   // to x and counts only in running_mean. Its true gradient is 0: .grad stays as it was, and its
   // post-accumulate hooks run.
   torch::Tensor conv_bias = {};
+  // (), int64: becomes one more. Undefined: the caller counts batches.
+  torch::Tensor num_batches_tracked = {};
   // dtype of the result and of the residual, if not that of x. With float x and a bfloat16 result a CPU
   // rounds only the result; a GPU rounds x first.
   std::optional<torch::ScalarType> dtype = {};
@@ -30,6 +44,7 @@ struct FusedBatchNorm {
   // whole_batch_norm().
   StatisticsExchange* exchange = nullptr;
   std::optional<CpuCapability> capability = {};  // on a CPU: kernels for this one, not cpu_capability()'s
+  BatchNormCounters* counters = nullptr;         // on a GPU; null: zeros of its own, for a kernel more
 };
 
 // Returns true if fused_batch_norm_relu() computes results of this dtype: float or bfloat16, on a GPU in a
@@ -39,8 +54,8 @@ bool fused_batch_norm_available(torch::Device device, torch::ScalarType dtype, i
 // Returns relu(batch_norm(x) + residual), (n, c, h, w) in channels_last, in `layer`'s dtype even under
 // autocast. residual has the result's shape, dtype and device; undefined for none. Statistics are float; the
 // result is rounded once. A torch operation like any other: differentiable in x, residual, weight and bias,
-// on torch's current stream, with the same bits in every run. Updates the running statistics before it
-// returns; the caller counts batches. Throws c10::Error if x has fewer than two values per channel, as torch
+// on torch's current stream, with the same bits in every run. Updates the running statistics and counts the
+// batch before it returns. Throws c10::Error if x has fewer than two values per channel, as torch
 // does (with an exchange: none), and for tensors that do not fit each other; with an exchange also as
 // merge_statistics().
 torch::Tensor fused_batch_norm_relu(const torch::Tensor& x, const FusedBatchNorm& layer,

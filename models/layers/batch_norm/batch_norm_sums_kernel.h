@@ -26,23 +26,27 @@ struct BatchNormPlace {
   bool inside;
 };
 
-// Calls body(row) for each row of `at`, four rows at a time without a branch between them, so that their
-// loads overlap.
-template <int N, class Body>
-__device__ void for_rows(const BatchNormPlace<N>& at, int64_t lines, const Body& body) {
-  int64_t row = at.first;
-  for (; row + 3 * lines < at.last; row += 4 * lines) {
-    body(row);
-    body(row + lines);
-    body(row + 2 * lines);
-    body(row + 3 * lines);
+// Calls use(get(row)) for the rows first, first + step, ... below last, in this order. get() loads: it is
+// called for kAtOnce rows before use(), so that their loads overlap.
+template <int kAtOnce, class Get, class Use>
+__device__ void for_rows(int64_t first, int64_t last, int64_t step, const Get& get, const Use& use) {
+  int64_t row = first;
+  for (; row + (kAtOnce - 1) * step < last; row += kAtOnce * step) {
+    decltype(get(row)) loaded[kAtOnce];
+    for (int i = 0; i < kAtOnce; ++i) loaded[i] = get(row + i * step);
+    for (int i = 0; i < kAtOnce; ++i) use(loaded[i]);
   }
-  for (; row < at.last; row += lines) body(row);
+  for (; row < last; row += step) use(get(row));
+}
+
+template <int N, class T>
+__device__ Vector<T, N> vector_at(const T* from) {
+  return *reinterpret_cast<const Vector<T, N>*>(from);
 }
 
 template <int N, class T>
 __device__ void load(const T* from, float (&values)[N]) {
-  const auto vector = *reinterpret_cast<const Vector<T, N>*>(from);
+  const auto vector = vector_at<N>(from);
   for (int k = 0; k < N; ++k) values[k] = to_float(vector.values[k]);
 }
 
@@ -85,33 +89,60 @@ __device__ void store_partials(const float (&a)[N], const float (&b)[N], const B
   store(partials + (tiles.chunks + blockIdx.x) * c + at.channel, total_b);
 }
 
-// fold_partials() runs in blocks of kThreads threads: kFoldLanes channels, the chunks dealt over the lines.
-inline constexpr int kFoldLanes = 8;
-
-struct BatchNormSums {
-  double a, b;
-  int64_t channel;
-  bool mine;  // this thread has the sums of a channel
-};
-
-__device__ inline BatchNormSums fold_partials(const float* partials, int64_t chunks, int64_t c) {
-  constexpr int kLines = BatchNormTiles::kThreads / kFoldLanes;
-  __shared__ double sums[2][BatchNormTiles::kThreads];
-  const int lane = static_cast<int>(threadIdx.x) % kFoldLanes;
-  const int line = static_cast<int>(threadIdx.x) / kFoldLanes;
-  const int64_t channel = int64_t{blockIdx.x} * kFoldLanes + lane;
-  double a = 0;
-  double b = 0;
-  if (channel < c) {
-    for (int64_t chunk = line; chunk < chunks; chunk += kLines) {
-      a += partials[chunk * c + channel];
-      b += partials[(chunks + chunk) * c + channel];
+// Returns true to all threads of one block: the last of `blocks` blocks to arrive at this counter. It sees
+// what all of them have stored. The counter is 0 before and after, so that a kernel that is replayed finds it
+// as it was. All threads of a block must call it.
+__device__ inline bool arrives_last(unsigned* arrived, int64_t blocks) {
+  __syncthreads();
+  bool last = false;
+  if (threadIdx.x == 0) {
+    __threadfence();  // the block's stores come before its arrival
+    last = atomicAdd(arrived, 1u) + 1 == blocks;
+    if (last) {
+      __threadfence();  // loads from now on come after all arrivals
+      atomicExch(arrived, 0u);
     }
   }
-  sums[0][threadIdx.x] = a;
-  sums[1][threadIdx.x] = b;
-  add_lines(sums, kFoldLanes);
-  return {sums[0][threadIdx.x], sums[1][threadIdx.x], channel, line == 0 && channel < c};
+  return __syncthreads_or(last) != 0;
+}
+
+// Adds up partials (2, chunks, c) over the chunks for the channels of the block's tile, in double, in an
+// order that depends on the tiles alone. Calls finish(channel, first sum, second sum) in one thread for each
+// channel. N: width of the tiles' vectors. All threads of a block must call it.
+template <int N, class Finish>
+__device__ void fold_partials(const float* partials, const BatchNormTiles& tiles, int64_t c,
+                              const Finish& finish) {
+  constexpr int kEach = N == 1 ? 1 : 4;  // channels of a thread
+  struct Partials {
+    Vector<float, kEach> a, b;
+  };
+  __shared__ double sums[2 * kEach][BatchNormTiles::kThreads];
+  const int thread = static_cast<int>(threadIdx.x);
+  const int lanes = tiles.lanes * N / kEach;
+  const int64_t tile = int64_t{blockIdx.y} * tiles.lanes * N;
+  const int64_t channel = tile + thread % lanes * kEach;
+  double a[kEach] = {}, b[kEach] = {};
+  const auto get = [&](int64_t chunk) {
+    const float* from = partials + chunk * c + channel;
+    return Partials{vector_at<kEach>(from), vector_at<kEach>(from + tiles.chunks * c)};
+  };
+  const auto add = [&](const Partials& loaded) {
+    for (int k = 0; k < kEach; ++k) {
+      a[k] += loaded.a.values[k];
+      b[k] += loaded.b.values[k];
+    }
+  };
+  const int64_t chunks = channel < c ? tiles.chunks : 0;
+  for_rows<4>(thread / lanes, chunks, BatchNormTiles::kThreads / lanes, get, add);
+  for (int k = 0; k < kEach; ++k) {
+    sums[k][thread] = a[k];
+    sums[kEach + k][thread] = b[k];
+  }
+  add_lines(sums, lanes);
+  __syncthreads();
+  if (thread >= lanes * kEach || tile + thread >= c) return;
+  const int lane = thread / kEach;
+  finish(tile + thread, sums[thread % kEach][lane], sums[kEach + thread % kEach][lane]);
 }
 
 // A vector width as a type.
@@ -137,12 +168,11 @@ inline dim3 grid_of(const BatchNormTiles& tiles) {
   return {static_cast<unsigned>(tiles.chunks), static_cast<unsigned>(tiles.tiles), 1};
 }
 
-inline dim3 fold_grid(int64_t c) { return {static_cast<unsigned>(ceil_div(c, kFoldLanes)), 1, 1}; }
-
 // For kernels that write each element: a thread has enough rows to make loading its channels' coefficients
 // cheap.
 inline BatchNormTiles batch_norm_map_tiles(int64_t rows, int64_t c, int vector) {
-  return batch_norm_tiles(rows, c, vector, /*rows_each=*/8, /*max_blocks=*/int64_t{1} << 30);
+  return batch_norm_tiles(rows, c, vector, /*max_lanes=*/32, /*rows_each=*/8,
+                          /*max_blocks=*/int64_t{1} << 30);
 }
 
 }  // namespace lockstep

@@ -67,7 +67,9 @@ void finish_backward(const BatchNormBackward<T, In>& layer, std::span<const doub
   const auto c = static_cast<size_t>(layer.c);
   std::vector<double> dbias(sums.begin(), sums.begin() + layer.c), dweight(c);
   for (size_t i = 0; i < c; ++i) {
-    dweight[i] = finish_weight_gradients(layer, static_cast<int64_t>(i), sums[i], sums[c + i]);
+    const auto channel = static_cast<int64_t>(i);
+    dweight[i] = weight_gradient(layer, channel, sums[i], sums[c + i]);
+    finish_weight_gradients(layer, channel, sums[i], dweight[i]);
   }
   const double n = merge ? merge(dbias, dweight) : static_cast<double>(layer.rows);
   for (size_t i = 0; i < c; ++i) {
@@ -89,6 +91,7 @@ void batch_norm_relu_forward_on_cpu(const BatchNormForward<T, In>& layer, const 
   parallel_ranges(layer.rows, threads, [&](int64_t first, int64_t last, int64_t) {
     passes.apply(layer, scale.data(), shift.data(), first, last);
   });
+  if (layer.batches) ++*layer.batches;
 }
 
 template <class T, class In>

@@ -11,6 +11,7 @@
 // __shared__ variables are static.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -35,7 +36,8 @@ struct EmulationError : std::logic_error {
   using std::logic_error::logic_error;
 };
 
-enum class ThreadOrder { kForward, kBackward };    // of threads, and of blocks
+// Of threads, and of blocks. kMixed: threads forward, blocks in another order than both.
+enum class ThreadOrder { kForward, kBackward, kMixed };
 enum class BlockTiming { kOneByOne, kAllAtOnce };  // the latter for kernels without __shared__ variables
 
 // Calls `thread` for each CUDA thread. Rethrows the exception of a thread; throws EmulationError.
@@ -81,6 +83,7 @@ class BlockRunner {
   // Returns when all threads of the calling thread's warp or block have called it.
   virtual void meet(Group group, const std::source_location& where) = 0;
   virtual uint64_t* slots() = 0;         // (32), for the calling thread's warp to exchange values in
+  virtual int& votes() = 0;              // of the block; 0 between two votes
   virtual int warp_threads() const = 0;  // in the calling thread's warp
 };
 
@@ -164,4 +167,28 @@ T atomicAdd(T* address, T value) {
     sum = old + value;
   }
   return old;
+}
+
+template <class T>
+T atomicExch(T* address, T value) {
+  T old;
+  __atomic_exchange(address, &value, &old, __ATOMIC_RELAXED);
+  return old;
+}
+
+inline int __syncthreads_or(int predicate, std::source_location where = std::source_location::current()) {
+  using namespace lockstep::testing;
+  int& votes = current_block->votes();
+  if (predicate != 0) atomicAdd(&votes, 1);
+  current_block->meet(Group::kBlock, where);
+  const int found = __atomic_load_n(&votes, __ATOMIC_RELAXED);
+  current_block->meet(Group::kBlock, where);
+  if (predicate != 0) atomicAdd(&votes, -1);
+  return found != 0;
+}
+
+// ThreadSanitizer, which does not know fences, sees each call before the later ones.
+inline void __threadfence() {
+  static std::atomic<int> fences;
+  fences.fetch_add(1, std::memory_order_acq_rel);
 }

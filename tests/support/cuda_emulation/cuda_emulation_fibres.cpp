@@ -2,6 +2,7 @@
 #include <deque>
 #include <exception>
 #include <memory>
+#include <numeric>
 #include <vector>
 
 #include <lockstep/tests/support/cuda_emulation/cuda_emulation.h>
@@ -30,6 +31,7 @@ class FibreBlock : public BlockRunner {
     const auto warps = static_cast<size_t>((threads_ + kWarpSize - 1) / kWarpSize);
     slots_.assign(warps * kWarpSize, 0);
     warps_.resize(warps);
+    votes_ = 0;
     blockDim = block;
   }
 
@@ -63,6 +65,8 @@ class FibreBlock : public BlockRunner {
 
   uint64_t* slots() override { return &slots_[static_cast<size_t>(thread_index_ / kWarpSize) * kWarpSize]; }
 
+  int& votes() override { return votes_; }
+
   int warp_threads() const override {
     return std::min(kWarpSize, threads_ - thread_index_ / kWarpSize * kWarpSize);
   }
@@ -88,7 +92,7 @@ class FibreBlock : public BlockRunner {
     while (!ended_) {
       while (!error_ && next_ < threads_) {
         const int i = next_++;
-        thread_index_ = order_ == ThreadOrder::kForward ? i : threads_ - 1 - i;
+        thread_index_ = order_ == ThreadOrder::kBackward ? threads_ - 1 - i : i;
         threadIdx = place(thread_index_, size_);
         try {
           (*thread_)();
@@ -118,6 +122,7 @@ class FibreBlock : public BlockRunner {
   ThreadOrder order_ = ThreadOrder::kForward;
   const std::function<void()>* thread_ = nullptr;
   std::vector<uint64_t> slots_;
+  int votes_ = 0;
   std::vector<std::vector<Waiting>> warps_;
   std::vector<Waiting> block_;
   std::deque<Waiting> ready_;
@@ -130,6 +135,15 @@ class FibreBlock : public BlockRunner {
   std::exception_ptr error_;
 };
 
+// Returns which of `blocks` blocks runs as number i.
+int64_t block_at(int64_t i, int64_t blocks, ThreadOrder order) {
+  if (order == ThreadOrder::kForward) return i;
+  if (order == ThreadOrder::kBackward) return blocks - 1 - i;
+  int64_t step = blocks / 2 + 1;
+  while (std::gcd(step, blocks) != 1) ++step;
+  return (i + 1) * step % blocks;
+}
+
 }  // namespace
 
 void run_in_fibres(dim3 grid, dim3 block, ThreadOrder order, const std::function<void()>& thread) {
@@ -141,7 +155,7 @@ void run_in_fibres(dim3 grid, dim3 block, ThreadOrder order, const std::function
   current_block = runner.get();
   const int64_t blocks = count(grid);
   for (int64_t i = 0; i < blocks; ++i) {
-    blockIdx = place(order == ThreadOrder::kForward ? i : blocks - 1 - i, grid);
+    blockIdx = place(block_at(i, blocks, order), grid);
     runner->run_block();
   }
   current_block = nullptr;

@@ -2,6 +2,7 @@
 #include <lockstep/tests/support/cuda_emulation/cuda_emulation.h>
 
 #include <lockstep/tests/catch.h>
+#include <algorithm>
 #include <numeric>
 #include <vector>
 
@@ -16,6 +17,7 @@ Launch in_fibres(ThreadOrder order) {
 }
 
 const std::vector<Launch> kAllWays = {in_fibres(ThreadOrder::kForward), in_fibres(ThreadOrder::kBackward),
+                                      in_fibres(ThreadOrder::kMixed),
                                       [](dim3 grid, dim3 block, const auto& thread) {
                                         run_in_threads(grid, block, BlockTiming::kOneByOne, thread);
                                       }};
@@ -115,6 +117,42 @@ TEST_CASE("shuffles, votes and atomic sums") {
     }
     CHECK(sum == 63 * 64 / 2);
   }
+}
+
+TEST_CASE("a block votes at a barrier, again and again") {
+  for (const auto& launch : kAllWays) {
+    std::vector<int> wrong(3 * 64);
+    launch({3}, {64}, [&] {
+      for (unsigned round = 0; round < 64; ++round) {
+        const bool expected = round % 3 != 0;  // one thread votes, or none
+        const int found = __syncthreads_or(expected && threadIdx.x == (round * 7 + blockIdx.x) % 64);
+        wrong[static_cast<size_t>(global_index())] += (found != 0) != expected;
+      }
+    });
+    CHECK(wrong == std::vector<int>(wrong.size()));
+  }
+}
+
+TEST_CASE("a mixed order runs every block once, and is neither forward nor backward") {
+  for (const unsigned blocks : {1u, 2u, 7u, 12u, 60u}) {
+    std::vector<unsigned> order;
+    run_in_fibres({blocks}, {1}, ThreadOrder::kMixed, [&] { order.push_back(blockIdx.x); });
+    if (blocks >= 7) {
+      CHECK_FALSE(std::is_sorted(order.begin(), order.end()));
+      CHECK_FALSE(std::is_sorted(order.rbegin(), order.rend()));
+    }
+    std::sort(order.begin(), order.end());
+    REQUIRE(order.size() == blocks);
+    for (unsigned i = 0; i < blocks; ++i) CHECK(order[i] == i);
+  }
+}
+
+TEST_CASE("an exchange gives the number before") {
+  unsigned number = 3;
+  unsigned before = 0;
+  run_in_fibres({1}, {1}, ThreadOrder::kForward, [&] { before = atomicExch(&number, 5u); });
+  CHECK(before == 3);
+  CHECK(number == 5);
 }
 
 TEST_CASE("a barrier that some threads miss ends the launch") {

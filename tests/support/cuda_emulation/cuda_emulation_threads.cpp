@@ -85,6 +85,8 @@ class ThreadBlock : public BlockRunner {
     return &slots_[static_cast<size_t>(thread_in_block() / kWarpSize) * kWarpSize];
   }
 
+  int& votes() override { return votes_; }
+
   int warp_threads() const override {
     return warps_[static_cast<size_t>(thread_in_block() / kWarpSize)].wanted;
   }
@@ -133,6 +135,7 @@ class ThreadBlock : public BlockRunner {
   const dim3 size_;
   const int threads_;
   std::vector<uint64_t> slots_;
+  int votes_ = 0;
   std::deque<Barrier> warps_;
   Barrier block_;
   std::atomic<int64_t> idle_and_ended_{0};

@@ -1,7 +1,9 @@
-// The kernels with one thread per CUDA thread, for ThreadSanitizer.
+// The kernels on arrays, without torch: data races, how their last blocks finish sums, and replays.
 #include <lockstep/tests/support/cuda_emulation/cuda_emulation.h>
 
 #include <lockstep/tests/catch.h>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include <lockstep/models/layers/batch_norm/batch_norm_backward_kernel.h>
@@ -12,36 +14,176 @@ using namespace lockstep::testing;
 
 namespace {
 
-// Runs forward and backward of one layer. Returns all results in one list.
-template <class Launch>
-std::vector<float> results(const Launch& launch, int64_t rows, int64_t c) {
-  const auto size = static_cast<size_t>(rows * c);
-  const auto channels = static_cast<size_t>(c);
-  std::vector<float> x(size), residual(size), dy(size), y(size), dx(size), dresidual(size);
-  for (size_t i = 0; i < size; ++i) {
-    x[i] = static_cast<float>(i * 37 % 101);
-    residual[i] = static_cast<float>(i * 41 % 7) - 3;
-    dy[i] = static_cast<float>(i * 29 % 11) - 5;
+// The arrays of a layer in float. Counters that the kernels must set themselves start with garbage.
+struct LayerArrays {
+  LayerArrays(int64_t of_rows, int64_t of_c)
+      : rows(of_rows),
+        c(of_c),
+        x(elements()),
+        residual(elements()),
+        dy(elements()),
+        y(elements()),
+        dx(elements()),
+        dresidual(elements()),
+        weight(channels(), 2),
+        bias(channels(), -1),
+        mean(channels()),
+        var(channels()),
+        centre(channels()),
+        invstd(channels()),
+        dweight(channels()),
+        dbias(channels()),
+        workspace(static_cast<size_t>(batch_norm_workspace(rows, c)), 1e30f),
+        arrived(static_cast<size_t>(batch_norm_counters(c))),
+        backward_arrived(arrived.size(), 12345) {
+    for (size_t i = 0; i < elements(); ++i) {
+      x[i] = static_cast<float>(i * 37 % 101);
+      residual[i] = static_cast<float>(i * 41 % 7) - 3;
+      dy[i] = static_cast<float>(i * 29 % 11) - 5;
+    }
   }
-  std::vector<float> weight(channels, 2), bias(channels, -1), mean(channels), var(channels), centre(channels),
-      invstd(channels), dweight(channels), dbias(channels);
-  std::vector<float> workspace(static_cast<size_t>(batch_norm_workspace(rows, c)));
-  batch_norm_forward_with(
-      launch, BatchNormForward<float>{rows, c, x.data(), residual.data(), weight.data(), bias.data(),
-                                      bias.data(), 1e-5, .1, mean.data(), var.data(), y.data(), centre.data(),
-                                      invstd.data(), workspace.data()});
-  batch_norm_backward_with(
-      launch, BatchNormBackward<float>{rows, c, x.data(), y.data(), weight.data(), centre.data(),
-                                       invstd.data(), dy.data(), dx.data(), dresidual.data(), dweight.data(),
-                                       dbias.data(), workspace.data()});
-  for (const auto* more : {&mean, &var, &dx, &dresidual, &dweight, &dbias})
-    y.insert(y.end(), more->begin(), more->end());
-  return y;
+
+  size_t elements() const { return static_cast<size_t>(rows * c); }
+  size_t channels() const { return static_cast<size_t>(c); }
+
+  BatchNormForward<float> forward() {
+    return {.rows = rows,
+            .c = c,
+            .x = x.data(),
+            .residual = residual.data(),
+            .weight = weight.data(),
+            .bias = bias.data(),
+            .conv_bias = bias.data(),
+            .eps = 1e-5,
+            .momentum = .1,
+            .running_mean = mean.data(),
+            .running_var = var.data(),
+            .y = y.data(),
+            .centre = centre.data(),
+            .invstd = invstd.data(),
+            .batches = &batches,
+            .workspace = workspace.data(),
+            .arrived = arrived.data(),
+            .backward_arrived = backward_arrived.data()};
+  }
+
+  BatchNormBackward<float> backward() {
+    return {.rows = rows,
+            .c = c,
+            .x = x.data(),
+            .y = y.data(),
+            .weight = weight.data(),
+            .centre = centre.data(),
+            .invstd = invstd.data(),
+            .dy = dy.data(),
+            .dx = dx.data(),
+            .dresidual = dresidual.data(),
+            .dweight = dweight.data(),
+            .dbias = dbias.data(),
+            .workspace = workspace.data(),
+            .arrived = backward_arrived.data()};
+  }
+
+  template <class Launch>
+  void run(const Launch& launch) {
+    batch_norm_forward_with(launch, forward());
+    batch_norm_backward_with(launch, backward());
+  }
+
+  // All results but the running statistics.
+  std::vector<std::vector<float>> results() const {
+    return {y, centre, invstd, dx, dresidual, dweight, dbias};
+  }
+
+  bool counters_are_zero() const {
+    return arrived == std::vector<unsigned>(arrived.size()) && backward_arrived == arrived;
+  }
+
+  int64_t rows, c;
+  std::vector<float> x, residual, dy, y, dx, dresidual;
+  std::vector<float> weight, bias, mean, var, centre, invstd, dweight, dbias, workspace;
+  std::vector<unsigned> arrived, backward_arrived;
+  int64_t batches = 40;
+};
+
+// Keeps launches for later, as a captured graph.
+struct CapturingLaunch {
+  std::vector<std::function<void()>>* graph;
+
+  template <class... Params, class... Args>
+  void operator()(void (*kernel)(Params...), dim3 grid, dim3 block, Args... args) const {
+    graph->push_back([=] { FibreLaunch{ThreadOrder::kMixed}(kernel, grid, block, args...); });
+  }
+};
+
+// The last block adds up what all blocks have stored.
+void sum_by_last_block(const int* values, int* stored, unsigned* arrived, int* sum) {
+  const auto i = blockIdx.x * blockDim.x + threadIdx.x;
+  stored[i] = values[i];
+  if (!arrives_last(arrived, gridDim.x) || threadIdx.x != 0) return;
+  for (unsigned k = 0; k < gridDim.x * blockDim.x; ++k) *sum += stored[k];
 }
 
 }  // namespace
 
 TEST_CASE("threads of a batch normalisation have no data race and give the same result") {
-  const int64_t c = GENERATE(8, 5);
-  CHECK(results(ThreadLaunch{}, 300, c) == results(FibreLaunch{}, 300, c));
+  const int64_t c = GENERATE(8, 5, 40);
+  LayerArrays in_threads(300, c), in_fibres(300, c);
+  in_threads.run(ThreadLaunch{});
+  in_fibres.run(FibreLaunch{});
+  CHECK(in_threads.results() == in_fibres.results());
+  CHECK(in_threads.mean == in_fibres.mean);
+  CHECK(in_threads.var == in_fibres.var);
+  CHECK(in_threads.counters_are_zero());
+}
+
+TEST_CASE("the last of blocks that run at the same time sees what all have stored, and resets the counter") {
+  std::vector<int> values(8 * 32), stored(values.size());
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<int>(i * 7 % 13);
+  unsigned arrived = 0;
+  int sum = 0;
+  for (int run = 1; run <= 3; ++run) {
+    run_in_threads({8}, {32}, BlockTiming::kAllAtOnce,
+                   [&] { sum_by_last_block(values.data(), stored.data(), &arrived, &sum); });
+    CHECK(arrived == 0);
+    CHECK(sum == run * 1526);  // 7 i mod 13 for i < 256: 19 * 78 for i < 247, and 44
+  }
+}
+
+TEST_CASE("sums of a batch normalisation have the same bits in any order of blocks") {
+  // Many blocks, several tiles, the last of which has fewer channels; a vector width of 1; one block.
+  for (const auto& [rows, c] : {std::pair(int64_t{3001}, int64_t{72}), {2999, 35}, {7, 8}}) {
+    INFO(rows << " x " << c);
+    LayerArrays forward(rows, c), backward(rows, c), mixed(rows, c);
+    forward.run(FibreLaunch{ThreadOrder::kForward});
+    backward.run(FibreLaunch{ThreadOrder::kBackward});
+    mixed.run(FibreLaunch{ThreadOrder::kMixed});
+    CHECK(backward.results() == forward.results());
+    CHECK(mixed.results() == forward.results());
+    CHECK(mixed.mean == forward.mean);
+    CHECK(mixed.var == forward.var);
+    CHECK((forward.counters_are_zero() && backward.counters_are_zero() && mixed.counters_are_zero()));
+    CHECK(forward.batches == 41);
+  }
+}
+
+TEST_CASE("a batch normalisation is two kernels in each direction, which can be replayed") {
+  LayerArrays once(3001, 72), replayed(3001, 72);
+  once.run(FibreLaunch{});
+  std::vector<std::function<void()>> graph;
+  batch_norm_forward_with(CapturingLaunch{&graph}, replayed.forward());
+  CHECK(graph.size() == 2);
+  batch_norm_backward_with(CapturingLaunch{&graph}, replayed.backward());
+  CHECK(graph.size() == 4);
+  for (int replay = 1; replay <= 3; ++replay) {
+    for (auto* result : {&replayed.y, &replayed.dx, &replayed.dresidual, &replayed.dweight, &replayed.dbias})
+      result->assign(result->size(), -7);
+    for (const auto& kernel : graph) kernel();
+    CHECK(replayed.results() == once.results());
+    CHECK(replayed.counters_are_zero());
+    CHECK(replayed.batches == 40 + replay);
+  }
+  // Three times a step of a tenth towards the same value: 1 - .9^3 of the way, from 0.
+  for (size_t i = 0; i < replayed.mean.size(); ++i)
+    CHECK_THAT(replayed.mean[i], Catch::Matchers::WithinRel(once.mean[i] * 2.71, 1e-5));
 }
