@@ -37,7 +37,8 @@ __device__ float dz_of(const BatchNormRow<T, N>& row, int k) {
 
 // The last block of each tile turns its channels' sums into gradients and factors.
 template <class T, int N>
-__global__ void batch_norm_gradient_sums_kernel(BatchNormBackwardPass<T> pass) {
+__global__ void __launch_bounds__(BatchNormTiles::kThreads, kSumBlocksTogether)
+    batch_norm_gradient_sums_kernel(BatchNormBackwardPass<T> pass) {
   const auto& layer = pass.layer;
   const BatchNormPlace<N> at(pass.sum_tiles, layer.rows, layer.c);
   float sums[N] = {};

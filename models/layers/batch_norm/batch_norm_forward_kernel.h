@@ -18,7 +18,8 @@ struct BatchNormForwardPass {
 
 // The last block of each tile turns its channels' sums into statistics.
 template <class T, int N>
-__global__ void batch_norm_statistics_kernel(BatchNormForwardPass<T> pass) {
+__global__ void __launch_bounds__(BatchNormTiles::kThreads, kSumBlocksTogether)
+    batch_norm_statistics_kernel(BatchNormForwardPass<T> pass) {
   const auto& layer = pass.layer;
   const BatchNormPlace<N> at(pass.sum_tiles, layer.rows, layer.c);
   float sums[N] = {};

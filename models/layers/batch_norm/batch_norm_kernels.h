@@ -63,9 +63,14 @@ inline BatchNormTiles batch_norm_tiles(int64_t rows, int64_t c, int vector, int 
 // channels, 64 bytes of a row in bfloat16, keep that short.
 inline constexpr int kSumChannels = 32;
 
-// For sums: about four blocks for each multiprocessor of a large GPU, so that few partial sums remain.
+// Blocks of sums, at most: those that an H100 or H200 with 132 multiprocessors runs at once, so that none
+// waits until another one ends. The number is the same on all GPUs, since it decides the order of sums and
+// thus their bits. Three blocks fit a multiprocessor while a thread has at most 80 registers.
+inline constexpr int kSumBlocksTogether = 3;
+inline constexpr int64_t kSumBlocks = 132 * kSumBlocksTogether;
+
 inline BatchNormTiles batch_norm_sum_tiles(int64_t rows, int64_t c, int vector) {
-  return batch_norm_tiles(rows, c, vector, kSumChannels / vector, /*rows_each=*/4, /*max_blocks=*/512);
+  return batch_norm_tiles(rows, c, vector, kSumChannels / vector, /*rows_each=*/4, kSumBlocks);
 }
 
 // Size of the workspace in floats: two partial sums for each chunk and channel, and three coefficients for

@@ -150,6 +150,32 @@ TEST_CASE("the last of blocks that run at the same time sees what all have store
   }
 }
 
+TEST_CASE("blocks of sums are at most as many as an H100 runs at once, three per multiprocessor") {
+  struct Expected {
+    int64_t rows, c;
+    int vector;
+    int64_t tiles, chunks;
+  };
+  // ResNet-18's layers of 256 images of 28 x 28 in bfloat16 and float, and one with more tiles than blocks.
+  for (const auto& one : std::vector<Expected>{{200704, 64, 8, 2, 198},
+                                               {50176, 128, 8, 4, 99},
+                                               {12544, 256, 8, 8, 49},
+                                               {4096, 512, 8, 16, 16},
+                                               {200704, 64, 4, 2, 198},
+                                               {4096, 512, 4, 16, 24},
+                                               {5000, 33, 1, 2, 157},
+                                               {64, 16384, 8, 512, 1}}) {
+    INFO(one.rows << " x " << one.c << ", " << one.vector << " at once");
+    const auto tiles = batch_norm_sum_tiles(one.rows, one.c, one.vector);
+    CHECK(tiles.tiles == one.tiles);
+    CHECK(tiles.tiles == batch_norm_counters(one.c));
+    CHECK(tiles.chunks == one.chunks);
+    CHECK((tiles.tiles > 396 || tiles.tiles * tiles.chunks <= 396));
+    CHECK(tiles.lanes * one.vector <= 32);
+    CHECK(tiles.chunks * tiles.chunk_rows >= one.rows);
+  }
+}
+
 TEST_CASE("sums of a batch normalisation have the same bits in any order of blocks") {
   // Many blocks, several tiles, the last of which has fewer channels; a vector width of 1; one block.
   for (const auto& [rows, c] : {std::pair(int64_t{3001}, int64_t{72}), {2999, 35}, {7, 8}}) {
