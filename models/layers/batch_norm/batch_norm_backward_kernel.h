@@ -20,22 +20,23 @@ struct BatchNormBackwardPass {
 // N channels of one row, as they lie in memory.
 template <class T, int N>
 struct BatchNormRow {
-  Vector<T, N> dy, y, x;
+  int64_t i;  // index of the first of them in (rows, c)
+  Vector<T, N> dy, x;
+  unsigned passed;  // the mask's byte
 };
 
-// i: index of the first of the channels in (rows, c)
 template <int N, class T>
 __device__ BatchNormRow<T, N> row_at(const BatchNormBackward<T>& layer, int64_t i) {
-  return {vector_at<N>(layer.dy + i), vector_at<N>(layer.y + i), vector_at<N>(layer.x + i)};
+  return {i, vector_at<N>(layer.dy + i), vector_at<N>(layer.x + i), layer.mask[i / N]};
 }
 
-// Keeps the gradient if y is NaN, as torch does.
 template <class T, int N>
-__device__ float dz_of(const BatchNormRow<T, N>& row, int k) {
-  return to_float(row.y.values[k]) <= 0 ? 0 : to_float(row.dy.values[k]);
+__device__ void gradient_of(const BatchNormRow<T, N>& row, float (&dz)[N]) {
+  for (int k = 0; k < N; ++k) dz[k] = (row.passed >> k & 1u) != 0 ? to_float(row.dy.values[k]) : 0;
 }
 
-// The last block of each tile turns its channels' sums into gradients and factors.
+// Also writes dz where it is the residual's gradient. The last block of each tile turns its channels' sums
+// into gradients and factors.
 template <class T, int N>
 __global__ void __launch_bounds__(BatchNormTiles::kThreads, kSumBlocksTogether)
     batch_norm_gradient_sums_kernel(BatchNormBackwardPass<T> pass) {
@@ -48,11 +49,13 @@ __global__ void __launch_bounds__(BatchNormTiles::kThreads, kSumBlocksTogether)
     load(layer.x + at.channel, origin);
     const auto get = [&](int64_t row) { return row_at<N>(layer, row * layer.c + at.channel); };
     const auto add = [&](const BatchNormRow<T, N>& row) {
+      float dz[N];
+      gradient_of(row, dz);
       for (int k = 0; k < N; ++k) {
-        const float dz = dz_of(row, k);
-        sums[k] += dz;
-        products[k] += dz * (to_float(row.x.values[k]) - origin[k]);
+        sums[k] += dz[k];
+        products[k] += dz[k] * (to_float(row.x.values[k]) - origin[k]);
       }
+      if (layer.dresidual != nullptr) store(layer.dresidual + row.i, dz);
     };
     for_rows<2>(at.first, at.last, pass.sum_tiles.lines, get, add);
   }
@@ -63,6 +66,7 @@ __global__ void __launch_bounds__(BatchNormTiles::kThreads, kSumBlocksTogether)
   });
 }
 
+// Reads dz where the first pass has written it.
 template <class T, int N>
 __global__ void batch_norm_input_gradient_kernel(BatchNormBackwardPass<T> pass, BatchNormTiles tiles) {
   const auto& layer = pass.layer;
@@ -75,14 +79,15 @@ __global__ void batch_norm_input_gradient_kernel(BatchNormBackwardPass<T> pass, 
   load(pass.constant + at.channel, constant);
   for (int64_t row = at.first; row < at.last; row += tiles.lines) {
     const int64_t i = row * layer.c + at.channel;
-    const auto loaded = row_at<N>(layer, i);
-    float dz[N], dx[N];
-    for (int k = 0; k < N; ++k) {
-      dz[k] = dz_of(loaded, k);
-      dx[k] = of_dz[k] * dz[k] + of_x[k] * (to_float(loaded.x.values[k]) - origin[k]) + constant[k];
+    float dz[N], x[N];
+    load(layer.x + i, x);
+    if (layer.dresidual != nullptr) {
+      load(layer.dresidual + i, dz);
+    } else {
+      gradient_of(row_at<N>(layer, i), dz);
     }
-    if (layer.dresidual != nullptr) store(layer.dresidual + i, dz);
-    store(layer.dx + i, dx);
+    for (int k = 0; k < N; ++k) x[k] = of_dz[k] * dz[k] + of_x[k] * (x[k] - origin[k]) + constant[k];
+    store(layer.dx + i, x);
   }
 }
 
@@ -100,8 +105,7 @@ void batch_norm_backward_with(const Launch& launch, const BatchNormBackward<T>& 
     const auto tiles = batch_norm_map_tiles(layer.rows, layer.c, N);
     launch(batch_norm_input_gradient_kernel<T, N>, grid_of(tiles), kBlock, pass, tiles);
   };
-  with_vector_width<T>(layer.c, {layer.x, layer.y, layer.dy, layer.dx, layer.dresidual, layer.workspace},
-                       run);
+  with_vector_width<T>(layer.c, run);
 }
 
 }  // namespace lockstep

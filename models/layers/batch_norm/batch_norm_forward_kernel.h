@@ -62,11 +62,14 @@ __global__ void batch_norm_apply_kernel(BatchNormForwardPass<T> pass, BatchNormT
     float added[N] = {};
     load(layer.x + i, values);
     if (layer.residual != nullptr) load(layer.residual + i, added);
+    unsigned passed = 0;
     for (int k = 0; k < N; ++k) {
       const float z = (values[k] - origin[k]) * scale[k] + shift[k] + added[k];
-      values[k] = z < 0 ? 0 : z;  // NaN stays
+      values[k] = z < 0 ? 0 : z;          // NaN stays
+      passed |= (z <= 0 ? 0u : 1u) << k;  // and keeps its gradient, as in torch
     }
     store(layer.y + i, values);
+    layer.mask[i / N] = static_cast<uint8_t>(passed);
   }
 }
 
@@ -83,7 +86,7 @@ void batch_norm_forward_with(const Launch& launch, const BatchNormForward<T>& la
     const auto tiles = batch_norm_map_tiles(layer.rows, layer.c, N);
     launch(batch_norm_apply_kernel<T, N>, grid_of(tiles), kBlock, pass, tiles);
   };
-  with_vector_width<T>(layer.c, {layer.x, layer.residual, layer.y, layer.workspace}, run);
+  with_vector_width<T>(layer.c, run);
 }
 
 }  // namespace lockstep

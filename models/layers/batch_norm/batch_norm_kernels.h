@@ -20,8 +20,8 @@
 
 namespace lockstep {
 
-// Each returns before the work is done. Throws DeviceError when a kernel cannot be started, and in a build
-// without CUDA.
+// Pointers to (rows, c) and to the workspace are aligned to kVectorBytes. Each returns before the work is
+// done. Throws DeviceError when a kernel cannot be started, and in a build without CUDA.
 void batch_norm_relu_forward(const BatchNormForward<float>& layer, CUstream_st* stream);
 void batch_norm_relu_forward(const BatchNormForward<Bf16>& layer, CUstream_st* stream);
 void batch_norm_relu_backward(const BatchNormBackward<float>& layer, CUstream_st* stream);
@@ -29,6 +29,13 @@ void batch_norm_relu_backward(const BatchNormBackward<Bf16>& layer, CUstream_st*
 
 // Returns true if these functions can be called, with memory of a GPU or of the host.
 bool batch_norm_kernels_take(bool gpu_memory);
+
+// The number of neighbouring channels of a thread: as many as one load takes if c is a multiple, else 1.
+// bytes: of a value.
+inline int batch_norm_vector(int64_t c, int64_t bytes) {
+  const int64_t wide = kVectorBytes / bytes;
+  return c % wide == 0 ? static_cast<int>(wide) : 1;
+}
 
 // How a kernel's blocks of kThreads cover (rows, c). A thread has `vector` neighbouring channels. A row of
 // `lanes` threads covers neighbouring channels, and a block has `lines` such rows. The grid is (chunks,

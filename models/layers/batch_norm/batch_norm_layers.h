@@ -31,6 +31,8 @@ struct BatchNormForward {
   uint16_t* passed = nullptr;     // (rows, c / kPassedWord), on a CPU: where ReLU passes z
   int64_t* batches = nullptr;     // becomes one more; may be null
   // On a GPU:
+  uint8_t* mask = nullptr;  // (rows, c / v), v = batch_norm_vector(c, sizeof(T)): the k-th bit of a byte is 1
+                            // where ReLU passes z of the k-th of its v channels
   float* workspace = nullptr;            // (batch_norm_workspace(rows, c))
   unsigned* arrived = nullptr;           // (batch_norm_counters(c)), zeros before and after
   unsigned* backward_arrived = nullptr;  // of the same size, becomes zeros
@@ -40,8 +42,7 @@ template <class T, class In = T>
 struct BatchNormBackward {
   int64_t rows = 0;
   int64_t c = 0;
-  const In* x = nullptr;  // (rows, c); this and the next four as in forward
-  const T* y = nullptr;   // (rows, c), on a GPU
+  const In* x = nullptr;  // (rows, c); this and the next three as in forward
   const float* weight = nullptr;
   const float* centre = nullptr;
   const float* invstd = nullptr;
@@ -50,9 +51,11 @@ struct BatchNormBackward {
   T* dresidual = nullptr;            // (rows, c), may be null
   float* dweight = nullptr;          // (c)
   float* dbias = nullptr;            // (c)
-  const uint16_t* passed = nullptr;  // on a CPU, instead of y: fewer bytes to read
-  float* workspace = nullptr;        // as in forward; on a GPU, as the next
-  unsigned* arrived = nullptr;       // forward's backward_arrived, zeros before and after
+  const uint16_t* passed = nullptr;  // on a CPU, as in forward: fewer bytes to read than y has
+  // On a GPU:
+  const uint8_t* mask = nullptr;  // as in forward
+  float* workspace = nullptr;     // as in forward
+  unsigned* arrived = nullptr;    // forward's backward_arrived, zeros before and after
 };
 
 }  // namespace lockstep

@@ -36,8 +36,10 @@ torch::ScalarType type_of_result(const torch::Tensor& x, const FusedBatchNorm& l
   return layer.dtype.value_or(x.scalar_type());
 }
 
+// Also at an address from which vectors can be loaded.
 torch::Tensor in_channels_last(const torch::Tensor& x) {
-  return x.contiguous(torch::MemoryFormat::ChannelsLast);
+  const auto result = x.contiguous(torch::MemoryFormat::ChannelsLast);
+  return is_aligned(result.const_data_ptr(), kVectorBytes) ? result : result.clone();
 }
 
 torch::Tensor floats(const torch::Tensor& x, int64_t n) {
@@ -95,10 +97,22 @@ unsigned* counters_in(const torch::Tensor& tensor) {
   return reinterpret_cast<unsigned*>(data_or_null<int32_t>(tensor));
 }
 
-// Where ReLU passed its input, in bits, for the backward pass of the CPU kernels. GPU kernels read y instead.
-torch::Tensor passed_for(const torch::Tensor& x) {
-  if (takes_gpu_kernels(x.device())) return {};
-  return torch::empty({x.numel() / kPassedWord}, x.options().dtype(torch::kUInt16));
+// Where ReLU passes its input, in bits, for the backward pass. type: of the result.
+torch::Tensor passed_for(const torch::Tensor& x, torch::ScalarType type) {
+  if (!takes_gpu_kernels(x.device()))
+    return torch::empty({x.numel() / kPassedWord}, x.options().dtype(torch::kUInt16));
+  const int vector = batch_norm_vector(x.size(1), static_cast<int64_t>(c10::elementSize(type)));
+  return torch::empty({x.numel() / vector}, x.options().dtype(torch::kUInt8));
+}
+
+// Gives a pass the memory of passed_for().
+template <class Pass>
+void set_passed(Pass& pass, const torch::Tensor& passed) {
+  if (passed.scalar_type() == torch::kUInt8) {
+    pass.mask = data_or_null<uint8_t>(passed);
+  } else {
+    pass.passed = data_or_null<uint16_t>(passed);
+  }
 }
 
 const CpuKernels<float>& kernels_of(const std::optional<CpuCapability>& capability) {
@@ -172,7 +186,7 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
     const auto y = torch::empty_like(x, x.options().dtype(type), torch::MemoryFormat::ChannelsLast);
     const auto centre = floats(x, c);
     const auto invstd = floats(x, c);
-    const auto passed = passed_for(x);
+    const auto passed = passed_for(x, type);
     const auto workspace = workspace_for(x, rows, c);
     const auto arrived = counters_for(layer, x, c);
     const auto backward_arrived = uninitialised_counters(x, c);
@@ -192,7 +206,7 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
       pass.running_mean = data_or_null<float>(layer.running_mean);
       pass.running_var = data_or_null<float>(layer.running_var);
       pass.y = data_or_null<T>(y);
-      pass.passed = data_or_null<uint16_t>(passed);
+      set_passed(pass, passed);
       pass.centre = data_or_null<float>(centre);
       pass.invstd = data_or_null<float>(invstd);
       pass.batches = data_or_null<int64_t>(layer.num_batches_tracked);
@@ -205,8 +219,7 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
     context->saved_data["whole_rows"] = whole_rows;
     context->saved_data["exchange"] = reinterpret_cast<int64_t>(layer.exchange);
     save_kernels(context, kernels);
-    const auto kept = passed.defined() ? torch::Tensor() : y;
-    context->save_for_backward({x, kept, passed, weight, centre, invstd, backward_arrived});
+    context->save_for_backward({x, passed, weight, centre, invstd, backward_arrived});
     return y;
   }
 
@@ -235,18 +248,17 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
       pass.rows = rows;
       pass.c = c;
       pass.x = data_or_null<const In>(x);
-      pass.y = data_or_null<const T>(saved[1]);
-      pass.passed = data_or_null<const uint16_t>(saved[2]);
-      pass.weight = data_or_null<const float>(saved[3]);
-      pass.centre = data_or_null<const float>(saved[4]);
-      pass.invstd = data_or_null<const float>(saved[5]);
+      set_passed(pass, saved[1]);
+      pass.weight = data_or_null<const float>(saved[2]);
+      pass.centre = data_or_null<const float>(saved[3]);
+      pass.invstd = data_or_null<const float>(saved[4]);
       pass.dy = data_or_null<const T>(dy);
       pass.dx = data_or_null<In>(dx);
       pass.dresidual = data_or_null<T>(dresidual);
       pass.dweight = data_or_null<float>(dweight);
       pass.dbias = data_or_null<float>(dbias);
       pass.workspace = data_or_null<float>(workspace);
-      pass.arrived = counters_in(saved[6]);
+      pass.arrived = counters_in(saved[5]);
       run_backward(pass, x.device(), kernels, merge);
     });
     return {dx, dweight, dbias, dresidual, /*conv_bias=*/torch::Tensor(), torch::Tensor()};

@@ -2,8 +2,6 @@
 // two sums over the rows of each channel in a fixed order. See support/cuda/kernel.h.
 #pragma once
 
-#include <initializer_list>
-
 #include <lockstep/models/layers/batch_norm/batch_norm_kernels.h>
 #include <lockstep/support/cuda/kernel.h>
 
@@ -151,13 +149,11 @@ struct VectorWidth {
   static constexpr int kWidth = N;
 };
 
-// Calls body(VectorWidth<N>): N fills a vector if the channels and the pointers' alignment allow it, else 1.
+// Calls body(VectorWidth<N>), where N is batch_norm_vector() of T.
 template <class T, class Body>
-void with_vector_width(int64_t c, std::initializer_list<const void*> pointers, const Body& body) {
+void with_vector_width(int64_t c, const Body& body) {
   constexpr int kWide = kVectorBytes / sizeof(T);
-  bool wide = c % kWide == 0;
-  for (const void* pointer : pointers) wide = wide && is_aligned(pointer, kVectorBytes);
-  if (wide) {
+  if (batch_norm_vector(c, sizeof(T)) == kWide) {
     body(VectorWidth<kWide>{});
   } else {
     body(VectorWidth<1>{});

@@ -209,7 +209,7 @@ inline void check_layouts(torch::Device device) {
     other.residual = inputs.residual.contiguous();
     other.dy = inputs.dy.contiguous();
     same(fused_results(other, device));
-    const auto x = off_by_one(inputs.x.to(device));
+    const auto x = off_by_one(inputs.x.to(device)).requires_grad_();
     const FusedBatchNorm layer{.weight = inputs.weight.to(device),
                                .bias = inputs.bias.to(device),
                                .running_mean = inputs.running_mean.to(device, false, true),
@@ -217,8 +217,12 @@ inline void check_layouts(torch::Device device) {
                                .conv_bias = inputs.conv_bias.to(device),
                                .momentum = kMomentum,
                                .eps = kEps};
-    const auto y = fused_batch_norm_relu(x, layer, inputs.residual.to(device));
-    CHECK(close(y.cpu(), expected.y.cpu().to(torch::kFloat64), 1e-5));
+    const auto residual = off_by_one(inputs.residual.to(device)).requires_grad_();
+    const auto y = fused_batch_norm_relu(x, layer, residual);
+    y.backward(off_by_one(inputs.dy.to(device)));
+    CHECK(y.equal(expected.y));
+    CHECK(x.grad().equal(expected.dx));
+    CHECK(residual.grad().equal(expected.dresidual));
   }
 }
 

@@ -14,17 +14,18 @@ using namespace lockstep::testing;
 
 namespace {
 
-// The arrays of a layer in float. Counters that the kernels must set themselves start with garbage.
+// The arrays of a layer. What the kernels must set themselves starts with garbage.
+template <class T>
 struct LayerArrays {
-  LayerArrays(int64_t of_rows, int64_t of_c)
+  LayerArrays(int64_t of_rows, int64_t of_c, bool with_residual = true)
       : rows(of_rows),
         c(of_c),
         x(elements()),
-        residual(elements()),
+        residual(with_residual ? elements() : 0),
         dy(elements()),
         y(elements()),
         dx(elements()),
-        dresidual(elements()),
+        dresidual(residual.size()),
         weight(channels(), 2),
         bias(channels(), -1),
         mean(channels()),
@@ -34,23 +35,25 @@ struct LayerArrays {
         dweight(channels()),
         dbias(channels()),
         workspace(static_cast<size_t>(batch_norm_workspace(rows, c)), 1e30f),
+        mask(elements() / static_cast<size_t>(batch_norm_vector(c, sizeof(T))), 0xa5),
         arrived(static_cast<size_t>(batch_norm_counters(c))),
         backward_arrived(arrived.size(), 12345) {
     for (size_t i = 0; i < elements(); ++i) {
-      x[i] = static_cast<float>(i * 37 % 101);
-      residual[i] = static_cast<float>(i * 41 % 7) - 3;
-      dy[i] = static_cast<float>(i * 29 % 11) - 5;
+      x[i] = from_float<T>(static_cast<float>(i * 37 % 101));
+      dy[i] = from_float<T>(static_cast<float>(i * 29 % 11) - 5);
     }
+    for (size_t i = 0; i < residual.size(); ++i)
+      residual[i] = from_float<T>(static_cast<float>(i * 41 % 7) - 3);
   }
 
   size_t elements() const { return static_cast<size_t>(rows * c); }
   size_t channels() const { return static_cast<size_t>(c); }
 
-  BatchNormForward<float> forward() {
+  BatchNormForward<T> forward() {
     return {.rows = rows,
             .c = c,
             .x = x.data(),
-            .residual = residual.data(),
+            .residual = residual.empty() ? nullptr : residual.data(),
             .weight = weight.data(),
             .bias = bias.data(),
             .conv_bias = bias.data(),
@@ -62,24 +65,25 @@ struct LayerArrays {
             .centre = centre.data(),
             .invstd = invstd.data(),
             .batches = &batches,
+            .mask = mask.data(),
             .workspace = workspace.data(),
             .arrived = arrived.data(),
             .backward_arrived = backward_arrived.data()};
   }
 
-  BatchNormBackward<float> backward() {
+  BatchNormBackward<T> backward() {
     return {.rows = rows,
             .c = c,
             .x = x.data(),
-            .y = y.data(),
             .weight = weight.data(),
             .centre = centre.data(),
             .invstd = invstd.data(),
             .dy = dy.data(),
             .dx = dx.data(),
-            .dresidual = dresidual.data(),
+            .dresidual = dresidual.empty() ? nullptr : dresidual.data(),
             .dweight = dweight.data(),
             .dbias = dbias.data(),
+            .mask = mask.data(),
             .workspace = workspace.data(),
             .arrived = backward_arrived.data()};
   }
@@ -92,7 +96,18 @@ struct LayerArrays {
 
   // All results but the running statistics.
   std::vector<std::vector<float>> results() const {
-    return {y, centre, invstd, dx, dresidual, dweight, dbias};
+    return {floats(y), floats(dx), floats(dresidual), centre, invstd, dweight, dbias};
+  }
+
+  static std::vector<float> floats(const std::vector<T>& values) {
+    std::vector<float> wide;
+    for (const T value : values) wide.push_back(to_float(value));
+    return wide;
+  }
+
+  void spoil_results() {
+    for (auto* result : {&y, &dx, &dresidual}) result->assign(result->size(), from_float<T>(-7));
+    for (auto* result : {&centre, &invstd, &dweight, &dbias}) result->assign(result->size(), -7);
   }
 
   bool counters_are_zero() const {
@@ -100,8 +115,9 @@ struct LayerArrays {
   }
 
   int64_t rows, c;
-  std::vector<float> x, residual, dy, y, dx, dresidual;
+  std::vector<T> x, residual, dy, y, dx, dresidual;
   std::vector<float> weight, bias, mean, var, centre, invstd, dweight, dbias, workspace;
+  std::vector<uint8_t> mask;
   std::vector<unsigned> arrived, backward_arrived;
   int64_t batches = 40;
 };
@@ -128,7 +144,7 @@ void sum_by_last_block(const int* values, int* stored, unsigned* arrived, int* s
 
 TEST_CASE("threads of a batch normalisation have no data race and give the same result") {
   const int64_t c = GENERATE(8, 5, 40);
-  LayerArrays in_threads(300, c), in_fibres(300, c);
+  LayerArrays<float> in_threads(300, c), in_fibres(300, c);
   in_threads.run(ThreadLaunch{});
   in_fibres.run(FibreLaunch{});
   CHECK(in_threads.results() == in_fibres.results());
@@ -180,7 +196,7 @@ TEST_CASE("sums of a batch normalisation have the same bits in any order of bloc
   // Many blocks, several tiles, the last of which has fewer channels; a vector width of 1; one block.
   for (const auto& [rows, c] : {std::pair(int64_t{3001}, int64_t{72}), {2999, 35}, {7, 8}}) {
     INFO(rows << " x " << c);
-    LayerArrays forward(rows, c), backward(rows, c), mixed(rows, c);
+    LayerArrays<float> forward(rows, c), backward(rows, c), mixed(rows, c);
     forward.run(FibreLaunch{ThreadOrder::kForward});
     backward.run(FibreLaunch{ThreadOrder::kBackward});
     mixed.run(FibreLaunch{ThreadOrder::kMixed});
@@ -194,7 +210,7 @@ TEST_CASE("sums of a batch normalisation have the same bits in any order of bloc
 }
 
 TEST_CASE("a batch normalisation is two kernels in each direction, which can be replayed") {
-  LayerArrays once(3001, 72), replayed(3001, 72);
+  LayerArrays<Bf16> once(3001, 72), replayed(3001, 72);
   once.run(FibreLaunch{});
   std::vector<std::function<void()>> graph;
   batch_norm_forward_with(CapturingLaunch{&graph}, replayed.forward());
@@ -202,8 +218,7 @@ TEST_CASE("a batch normalisation is two kernels in each direction, which can be 
   batch_norm_backward_with(CapturingLaunch{&graph}, replayed.backward());
   CHECK(graph.size() == 4);
   for (int replay = 1; replay <= 3; ++replay) {
-    for (auto* result : {&replayed.y, &replayed.dx, &replayed.dresidual, &replayed.dweight, &replayed.dbias})
-      result->assign(result->size(), -7);
+    replayed.spoil_results();
     for (const auto& kernel : graph) kernel();
     CHECK(replayed.results() == once.results());
     CHECK(replayed.counters_are_zero());
@@ -212,4 +227,31 @@ TEST_CASE("a batch normalisation is two kernels in each direction, which can be 
   // Three times a step of a tenth towards the same value: 1 - .9^3 of the way, from 0.
   for (size_t i = 0; i < replayed.mean.size(); ++i)
     CHECK_THAT(replayed.mean[i], Catch::Matchers::WithinRel(once.mean[i] * 2.71, 1e-5));
+}
+
+TEMPLATE_TEST_CASE("the mask has a bit for each value that ReLU passes, and dz is the gradient of these", "",
+                   float, Bf16) {
+  const bool residual = GENERATE(true, false);
+  // Rows that no byte or word divides, channels of one vector, of several tiles, and of vectors of 1.
+  for (const auto& [rows, c] : {std::pair(int64_t{13}, int64_t{8}), {37, 40}, {67, 104}, {9, 3}, {5, 12}}) {
+    INFO(rows << " x " << c << (residual ? " with a residual" : ""));
+    LayerArrays<TestType> layer(rows, c, residual);
+    layer.run(FibreLaunch{});
+    const auto vector = static_cast<size_t>(batch_norm_vector(c, sizeof(TestType)));
+    std::vector<uint8_t> expected(layer.mask.size());
+    std::vector<double> sums(layer.channels());
+    size_t passed = 0;
+    for (size_t i = 0; i < layer.elements(); ++i) {
+      const bool passes = to_float(layer.y[i]) > 0;
+      passed += passes;
+      if (passes) expected[i / vector] = static_cast<uint8_t>(expected[i / vector] | 1u << i % vector);
+      const float dz = passes ? to_float(layer.dy[i]) : 0;
+      sums[i % layer.channels()] += dz;
+      if (residual) CHECK(to_float(layer.dresidual[i]) == dz);
+    }
+    CHECK(passed > 0);
+    CHECK(passed < layer.elements());
+    CHECK(layer.mask == expected);
+    for (size_t k = 0; k < layer.channels(); ++k) CHECK(layer.dbias[k] == sums[k]);  // small whole numbers
+  }
 }
