@@ -38,7 +38,7 @@ ResidualImpl::ResidualImpl(int64_t channels_in, int64_t channels_out, int64_t st
 
 torch::Tensor ResidualImpl::forward(const torch::Tensor& X) {
   const auto Y = layers->conv_norm_relu(conv1, bn1, X);  // (n, out, h / stride, w / stride), as all below
-  const auto shortcut = conv3 ? layers->convolve(conv3, nullptr, X) : X;
+  const auto shortcut = conv3 ? layers->shortcut(conv3, bn2, X) : Shortcut{X};
   return layers->conv_norm_relu(conv2, bn2, Y, shortcut);
 }
 
@@ -75,7 +75,7 @@ ResNet18Impl::ResNet18Impl(const ResNet18Options& options)
 
 torch::Tensor ResNet18Impl::forward(const torch::Tensor& X_in) {
   const auto X = X_in.contiguous(torch::MemoryFormat::ChannelsLast);
-  auto h = layers->conv_norm_relu(stem, stem_bn, X, /*residual=*/{}, Input::kImages);  // (n, width, h, w)
+  auto h = layers->conv_norm_relu(stem, stem_bn, X, /*shortcut=*/{}, Input::kImages);  // (n, width, h, w)
   for (const auto& block : blocks) h = block->forward(h);
   h = h.mean({2, 3});                 // (n, 8 width), from images of ceil(h / 8) x ceil(w / 8)
   return layers->linear(*linear, h);  // (n, classes)

@@ -55,9 +55,15 @@ torch::Tensor ConvLayers::convolve(const ConvPtr& conv, const NormPtr& norm, con
                     *padding_of(*conv));
 }
 
+Shortcut ConvLayers::shortcut(const ConvPtr& conv, const NormPtr& norm, const torch::Tensor& X) const {
+  const bool apart = fuses(norm, X) && fused_batch_norm_adds_residual_bias(X.device());
+  return {convolve(conv, apart ? norm : nullptr, X), apart ? conv->bias : torch::Tensor()};
+}
+
 // ReLU works in place: the operations before it keep their inputs for the backward pass, not y.
 torch::Tensor ConvLayers::norm_relu(const ConvPtr& conv, const NormPtr& norm, const torch::Tensor& h,
-                                    const torch::Tensor& residual) const {
+                                    const Shortcut& shortcut) const {
+  const auto& residual = shortcut.values;
   if (!fuses(norm, h)) {
     auto y = norm ? norm->forward(h) : h;
     if (residual.defined()) y.add_(residual);
@@ -70,6 +76,7 @@ torch::Tensor ConvLayers::norm_relu(const ConvPtr& conv, const NormPtr& norm, co
                                 .running_mean = norm->running_mean,
                                 .running_var = norm->running_var,
                                 .conv_bias = conv->bias,
+                                .residual_bias = shortcut.bias,
                                 .num_batches_tracked = norm->num_batches_tracked,
                                 .dtype = type,
                                 .momentum = *norm->options.momentum(),

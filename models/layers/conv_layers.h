@@ -25,25 +25,33 @@ NormPtr make_batch_norm(int64_t channels);
 // on, which was a third of the squared error of ResNet-18's logits, for a thousandth of its multiplications.
 enum class Input { kImages, kActivations };
 
+// What a residual block adds to its last batch normalisation.
+struct Shortcut {
+  torch::Tensor values = {};  // undefined for none
+  torch::Tensor bias = {};    // (c), is added to `values` with them; undefined for none
+};
+
 // Shared by all layers of a network.
 class ConvLayers {
  public:
   explicit ConvLayers(Kernels kernels) : kernels_(kernels) {}
 
-  // Returns relu(norm(conv(X)) + residual), as convolve() and norm_relu() one after the other. residual may
-  // be undefined.
+  // Returns relu(norm(conv(X)) + shortcut), as convolve() and norm_relu() one after the other.
   torch::Tensor conv_norm_relu(const ConvPtr& conv, const NormPtr& norm, const torch::Tensor& X,
-                               const torch::Tensor& residual = {}, Input input = Input::kActivations) const {
-    return norm_relu(conv, norm, convolve(conv, norm, X, input), residual);
+                               const Shortcut& shortcut = {}, Input input = Input::kActivations) const {
+    return norm_relu(conv, norm, convolve(conv, norm, X, input), shortcut);
   }
 
   // Returns conv(X), without its bias if `norm`, which follows, is fused with what comes after it.
   torch::Tensor convolve(const ConvPtr& conv, const NormPtr& norm, const torch::Tensor& X,
                          Input input = Input::kActivations) const;
 
+  // Returns conv(X) for the block that ends with this norm.
+  Shortcut shortcut(const ConvPtr& conv, const NormPtr& norm, const torch::Tensor& X) const;
+
   // h: what convolve() returns for conv and norm.
   torch::Tensor norm_relu(const ConvPtr& conv, const NormPtr& norm, const torch::Tensor& h,
-                          const torch::Tensor& residual = {}) const;
+                          const Shortcut& shortcut = {}) const;
 
   torch::Tensor linear(const torch::nn::LinearImpl& layer, const torch::Tensor& X) const;
 

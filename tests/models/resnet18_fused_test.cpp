@@ -59,6 +59,18 @@ TEST_CASE(
   CHECK(biases == 17);
 }
 
+TEST_CASE("the bias of a shortcut has the gradient of the batch normalisation that it is added to") {
+  auto net = small_resnet18(Kernels::kDirect, torch::kCPU, torch::kFloat32);
+  net->forward(torch::rand({4, 1, 14, 14})).square().sum().backward();
+  const auto params = net->named_parameters();
+  for (const std::string block : {"resnet_block2.0.", "resnet_block3.0.", "resnet_block4.0."}) {
+    INFO(block);
+    const auto gradient = params[block + "conv3.bias"].grad();
+    CHECK(gradient.equal(params[block + "bn2.bias"].grad()));
+    CHECK(gradient.count_nonzero().item<int64_t>() > 0);
+  }
+}
+
 TEST_CASE("the factory passes the kernels on") {
   const Batch rows{(torch::arange(2 * 14 * 14).view({2, 1, 14, 14}) / 392.).to(torch::kFloat32),
                    torch::arange(2)};

@@ -15,7 +15,8 @@ LOCKSTEP_HOST_DEVICE void finish_normalisation(const BatchNormForward<T, In>& la
                                                double centre, double variance, float* scales, float* shifts) {
   const double invstd = 1 / sqrt(variance + layer.eps);
   const double scale = layer.weight[channel] * invstd;
-  const double shift = layer.bias[channel] - centre * scale;
+  const double bias = layer.bias[channel] + double{layer.residual_bias ? layer.residual_bias[channel] : 0};
+  const double shift = bias - centre * scale;
   layer.centre[channel] = static_cast<float>(centre);
   layer.invstd[channel] = static_cast<float>(invstd);
   scales[channel] = static_cast<float>(scale);
@@ -68,6 +69,7 @@ LOCKSTEP_HOST_DEVICE void finish_weight_gradients(const BatchNormBackward<T, In>
                                                   double dbias, double dweight) {
   layer.dbias[channel] = static_cast<float>(dbias);
   layer.dweight[channel] = static_cast<float>(dweight);
+  if (layer.dresidual_bias) layer.dresidual_bias[channel] = static_cast<float>(dbias);
 }
 
 // Writes the factors of dx. dbias and dweight are sums over n rows. Here x and mean are counted from the

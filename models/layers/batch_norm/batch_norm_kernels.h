@@ -2,7 +2,8 @@
 // writes an activation once. Needs no torch. Networks call batch_norm_relu.h instead.
 //
 // With x (rows, c), and mean and variance of each channel over the rows,
-//   z = (x - mean) invstd weight + bias [+ residual],   y = relu(z),   invstd = 1 / sqrt(variance + eps)
+//   z = (x - mean) invstd weight + bias [+ residual + residual_bias],   y = relu(z),
+//   invstd = 1 / sqrt(variance + eps)
 // (Ioffe and Szegedy, "Batch Normalization", 2015). T is float or Bf16; everything else is float. Sums over
 // many rows are finished in double. Results have the same bits in every run, on every GPU.
 //

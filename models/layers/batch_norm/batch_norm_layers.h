@@ -16,11 +16,12 @@ template <class T, class In = T>
 struct BatchNormForward {
   int64_t rows = 0;  // at least 2
   int64_t c = 0;
-  const In* x = nullptr;             // (rows, c)
-  const T* residual = nullptr;       // (rows, c), may be null
-  const float* weight = nullptr;     // (c)
-  const float* bias = nullptr;       // (c)
-  const float* conv_bias = nullptr;  // (c), may be null: not in x, but in running_mean
+  const In* x = nullptr;                 // (rows, c)
+  const T* residual = nullptr;           // (rows, c), may be null
+  const float* residual_bias = nullptr;  // (c), may be null: added to each row
+  const float* weight = nullptr;         // (c)
+  const float* bias = nullptr;           // (c)
+  const float* conv_bias = nullptr;      // (c), may be null: not in x, but in running_mean
   double eps = 0;
   double momentum = 0;            // running = running + momentum (batch's - running)
   float* running_mean = nullptr;  // (c)
@@ -51,6 +52,7 @@ struct BatchNormBackward {
   T* dresidual = nullptr;            // (rows, c), may be null
   float* dweight = nullptr;          // (c)
   float* dbias = nullptr;            // (c)
+  float* dresidual_bias = nullptr;   // (c), may be null: becomes dbias
   const uint16_t* passed = nullptr;  // on a CPU, as in forward: fewer bytes to read than y has
   // On a GPU:
   const uint8_t* mask = nullptr;  // as in forward

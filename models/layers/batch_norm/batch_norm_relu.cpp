@@ -59,9 +59,10 @@ void check(const torch::Tensor& x, const FusedBatchNorm& layer, const torch::Ten
                                       residual.device() == x.device()),
               "the residual does not match the result: ", residual.sizes(), ", ", residual.scalar_type(),
               ", expected ", x.sizes(), ", ", type);
-  for (const auto* tensor :
-       {&layer.weight, &layer.bias, &layer.running_mean, &layer.running_var, &layer.conv_bias}) {
-    if (tensor == &layer.conv_bias && !tensor->defined()) continue;
+  for (const auto* tensor : {&layer.weight, &layer.bias, &layer.running_mean, &layer.running_var,
+                             &layer.conv_bias, &layer.residual_bias}) {
+    const bool optional = tensor == &layer.conv_bias || tensor == &layer.residual_bias;
+    if (optional && !tensor->defined()) continue;
     TORCH_CHECK(tensor->sizes() == torch::IntArrayRef{c} && tensor->scalar_type() == torch::kFloat32 &&
                     tensor->is_contiguous() && tensor->device() == x.device(),
                 "a fused batch normalisation of ", c, " channels was given a tensor of ", tensor->sizes(),
@@ -171,10 +172,11 @@ MergeGradients merge_of(StatisticsExchange* exchange, double count) {
 class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
  public:
   // conv_bias is an argument so that backward() reaches its node; it gets no gradient, since the true one is
-  // 0. residual and conv_bias come last: needs_input_grad() counts only the tensors that are defined.
+  // 0. What may be undefined comes last: needs_input_grad() counts only the tensors that are defined.
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x_in,
                                const torch::Tensor& weight, const torch::Tensor& bias,
                                const std::optional<torch::Tensor>& residual_in,
+                               const std::optional<torch::Tensor>& residual_bias,
                                const std::optional<torch::Tensor>& conv_bias, const FusedBatchNorm& layer) {
     const c10::DeviceGuard guard(x_in.device());
     const auto x = in_channels_last(x_in);
@@ -198,6 +200,7 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
       pass.c = c;
       pass.x = data_or_null<const In>(x);
       pass.residual = data_or_null<const T>(residual);
+      pass.residual_bias = data_or_null<const float>(residual_bias.value_or(torch::Tensor()));
       pass.weight = data_or_null<const float>(weight);
       pass.bias = data_or_null<const float>(bias);
       pass.conv_bias = data_or_null<const float>(conv_bias.value_or(torch::Tensor()));
@@ -216,6 +219,7 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
       run_forward(pass, x.device(), kernels, merge);
     });
     context->saved_data["residual"] = residual.defined();
+    context->saved_data["residual_bias"] = residual_bias.has_value();
     context->saved_data["whole_rows"] = whole_rows;
     context->saved_data["exchange"] = reinterpret_cast<int64_t>(layer.exchange);
     save_kernels(context, kernels);
@@ -238,6 +242,8 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
       dresidual = torch::empty_like(dy, torch::MemoryFormat::ChannelsLast);
     const auto dweight = floats(x, c);
     const auto dbias = floats(x, c);
+    torch::Tensor dresidual_bias;
+    if (context->saved_data["residual_bias"].toBool()) dresidual_bias = floats(x, c);
     const auto workspace = workspace_for(x, rows, c);
     // A first layer, whose input needs no gradient, exchanges nothing.
     auto* const exchange = reinterpret_cast<StatisticsExchange*>(context->saved_data["exchange"].toInt());
@@ -257,11 +263,18 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
       pass.dresidual = data_or_null<T>(dresidual);
       pass.dweight = data_or_null<float>(dweight);
       pass.dbias = data_or_null<float>(dbias);
+      pass.dresidual_bias = data_or_null<float>(dresidual_bias);
       pass.workspace = data_or_null<float>(workspace);
       pass.arrived = counters_in(saved[5]);
       run_backward(pass, x.device(), kernels, merge);
     });
-    return {dx, dweight, dbias, dresidual, /*conv_bias=*/torch::Tensor(), torch::Tensor()};
+    return {dx,
+            dweight,
+            dbias,
+            dresidual,
+            dresidual_bias,
+            /*conv_bias=*/torch::Tensor(),
+            /*layer=*/torch::Tensor()};
   }
 };
 
@@ -281,6 +294,8 @@ bool fused_batch_norm_available(torch::Device device, torch::ScalarType dtype, i
   return takes_gpu_kernels(device) || (device.is_cpu() && channels % 16 == 0);
 }
 
+bool fused_batch_norm_adds_residual_bias(torch::Device device) { return takes_gpu_kernels(device); }
+
 torch::Tensor fused_batch_norm_relu(const torch::Tensor& x, const FusedBatchNorm& layer,
                                     const torch::Tensor& residual) {
   check(x, layer, residual);
@@ -291,8 +306,8 @@ torch::Tensor fused_batch_norm_relu(const torch::Tensor& x, const FusedBatchNorm
   const auto given = [](const torch::Tensor& tensor) {
     return tensor.defined() ? std::optional(tensor) : std::nullopt;
   };
-  return BatchNormRelu::apply(taken, layer.weight, layer.bias, given(residual), given(layer.conv_bias),
-                              layer);
+  return BatchNormRelu::apply(taken, layer.weight, layer.bias, given(residual), given(layer.residual_bias),
+                              given(layer.conv_bias), layer);
 }
 
 }  // namespace lockstep

@@ -33,6 +33,9 @@ struct FusedBatchNorm {
   // to x and counts only in running_mean. Its true gradient is 0: .grad stays as it was, and its
   // post-accumulate hooks run.
   torch::Tensor conv_bias = {};
+  // Bias of the convolution that made the residual, which is added here instead; undefined for none. Its
+  // gradient is that of `bias`: the sum over the same numbers.
+  torch::Tensor residual_bias = {};
   // (), int64: becomes one more. Undefined: the caller counts batches.
   torch::Tensor num_batches_tracked = {};
   // dtype of the result and of the residual, if not that of x. With float x and a bfloat16 result a CPU
@@ -51,12 +54,16 @@ struct FusedBatchNorm {
 // build with CUDA, or on a CPU if `channels` is a multiple of 16.
 bool fused_batch_norm_available(torch::Device device, torch::ScalarType dtype, int64_t channels);
 
-// Returns relu(batch_norm(x) + residual), (n, c, h, w) in channels_last, in `layer`'s dtype even under
-// autocast. residual has the result's shape, dtype and device; undefined for none. Statistics are float; the
-// result is rounded once. A torch operation like any other: differentiable in x, residual, weight and bias,
-// on torch's current stream, with the same bits in every run. Updates the running statistics and counts the
-// batch before it returns. Throws c10::Error if x has fewer than two values per channel, as torch
-// does (with an exchange: none), and for tensors that do not fit each other; with an exchange also as
+// Returns true if adding a residual's bias here saves passes over memory: on a GPU. On a CPU the convolution
+// adds it to sums that it has in registers.
+bool fused_batch_norm_adds_residual_bias(torch::Device device);
+
+// Returns relu(batch_norm(x) + residual + residual_bias), (n, c, h, w) in channels_last, in `layer`'s dtype
+// even under autocast. residual has the result's shape, dtype and device; undefined for none. Statistics are
+// float; the result is rounded once. A torch operation like any other: differentiable in x, residual, weight
+// and both biases, on torch's current stream, with the same bits in every run. Updates the running statistics
+// and counts the batch before it returns. Throws c10::Error if x has fewer than two values per channel, as
+// torch does (with an exchange: none), and for tensors that do not fit each other; with an exchange also as
 // merge_statistics().
 torch::Tensor fused_batch_norm_relu(const torch::Tensor& x, const FusedBatchNorm& layer,
                                     const torch::Tensor& residual = {});

@@ -20,6 +20,7 @@ struct BatchNormShape {
 struct BatchNormInputs {
   torch::Tensor x, residual, dy;  // (n, c, h, w) in channels_last; residual may be undefined
   torch::Tensor weight, bias, conv_bias, running_mean, running_var;  // (c) float
+  torch::Tensor residual_bias = {};                                  // (c) float, may be undefined
   std::optional<CpuCapability> capability = {};
 };
 
@@ -50,8 +51,14 @@ inline BatchNormInputs batch_norm_inputs(const BatchNormShape& shape, bool resid
   return inputs;
 }
 
+// The same with a bias of the residual.
+inline BatchNormInputs with_residual_bias(BatchNormInputs inputs) {
+  inputs.residual_bias = 2 * inputs.conv_bias.flip(0) - .5;
+  return inputs;
+}
+
 struct BatchNormResults {
-  torch::Tensor y, running_mean, running_var, dx, dresidual, dweight, dbias;
+  torch::Tensor y, running_mean, running_var, dx, dresidual, dweight, dbias, dresidual_bias;
 
   std::vector<torch::Tensor> all() const {
     return {y, running_mean, running_var, dx, dweight, dbias, dresidual};
@@ -73,6 +80,7 @@ inline BatchNormResults fused_results(const BatchNormInputs& inputs, torch::Devi
                        .running_mean = copy(inputs.running_mean),
                        .running_var = copy(inputs.running_var),
                        .conv_bias = leaf(inputs.conv_bias),
+                       .residual_bias = leaf(inputs.residual_bias),
                        .dtype = inputs.dy.scalar_type(),
                        .momentum = kMomentum,
                        .eps = kEps,
@@ -88,7 +96,8 @@ inline BatchNormResults fused_results(const BatchNormInputs& inputs, torch::Devi
           x.grad(),
           residual.defined() ? residual.grad() : residual,
           layer.weight.grad(),
-          layer.bias.grad()};
+          layer.bias.grad(),
+          layer.residual_bias.defined() ? layer.residual_bias.grad() : layer.residual_bias};
 }
 
 // Computes the reference in double, contiguous, with the convolution's bias added. The gradient is 0 where
@@ -102,6 +111,7 @@ inline BatchNormResults reference_results(const BatchNormInputs& inputs, const t
   const auto residual = leaf(inputs.residual);
   const auto weight = leaf(inputs.weight);
   const auto bias = leaf(inputs.bias);
+  const auto residual_bias = leaf(inputs.residual_bias);
   BatchNormResults results;
   results.running_mean = leaf(inputs.running_mean).detach();
   results.running_var = leaf(inputs.running_var).detach();
@@ -109,12 +119,14 @@ inline BatchNormResults reference_results(const BatchNormInputs& inputs, const t
   auto z = at::batch_norm(biased, weight, bias, results.running_mean, results.running_var, /*training=*/true,
                           kMomentum, kEps, /*cudnn_enabled=*/false);
   if (residual.defined()) z = z + residual;
+  if (residual_bias.defined()) z = z + residual_bias.view({1, -1, 1, 1});
   z.backward(inputs.dy.to(torch::kFloat64) * y.gt(0));
   results.y = z.detach().relu();
   results.dx = x.grad();
   if (residual.defined()) results.dresidual = residual.grad();
   results.dweight = weight.grad();
   results.dbias = bias.grad();
+  if (residual_bias.defined()) results.dresidual_bias = residual_bias.grad();
   return results;
 }
 
@@ -129,7 +141,7 @@ inline bool close(const torch::Tensor& a, const torch::Tensor& b, double toleran
 inline BatchNormResults check_batch_norm(const BatchNormInputs& inputs, torch::Device device) {
   auto fused = fused_results(inputs, device);
   for (auto* tensor : {&fused.y, &fused.running_mean, &fused.running_var, &fused.dx, &fused.dresidual,
-                       &fused.dweight, &fused.dbias}) {
+                       &fused.dweight, &fused.dbias, &fused.dresidual_bias}) {
     if (tensor->defined()) *tensor = tensor->cpu();
   }
   const auto expected = reference_results(inputs, fused.y);
@@ -138,6 +150,11 @@ inline BatchNormResults check_batch_norm(const BatchNormInputs& inputs, torch::D
   CHECK(close(fused.running_var, expected.running_var, 1e-6 * max_abs(expected.running_var)));
   CHECK(close(fused.dweight, expected.dweight, 1e-5 * max_abs(expected.dweight)));
   CHECK(close(fused.dbias, expected.dbias, 1e-5 * max_abs(expected.dbias)));
+  if (inputs.residual_bias.defined()) {
+    CHECK(close(fused.dresidual_bias, expected.dresidual_bias, 1e-5 * max_abs(expected.dbias)));
+    CHECK(fused.dresidual_bias.equal(fused.dbias));
+    CHECK(fused.dresidual_bias.data_ptr() != fused.dbias.data_ptr());
+  }
   if (expected.dresidual.defined()) CHECK(fused.dresidual.to(torch::kFloat64).equal(expected.dresidual));
   // dx is a small difference of values of this size: |weight| invstd, (c), times |dy|.
   const auto variance = inputs.x.to(torch::kFloat64).var({0, 2, 3}, /*unbiased=*/false);
@@ -151,7 +168,8 @@ inline void check_batch_norms(torch::Device device) {
   const auto check = [&](const BatchNormShape& shape, bool residual, torch::ScalarType dtype) {
     INFO(dtype << " (" << shape.n << ", " << shape.c << ", " << shape.h << ", " << shape.w << ")"
                << (residual ? " with a residual" : ""));
-    check_batch_norm(batch_norm_inputs(shape, residual, dtype), device);
+    const auto inputs = batch_norm_inputs(shape, residual, dtype);
+    check_batch_norm(residual ? with_residual_bias(inputs) : inputs, device);
   };
   for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
     for (const int64_t c : {1, 3, 8, 16, 64, 100, 512}) {

@@ -38,7 +38,7 @@ void check_on_cpu(CpuCapability capability) {
         for (const bool residual : {false, true}) {
           auto inputs = batch_norm_inputs(shape, residual, dtype, /*mean=*/residual ? 100 : 0, of_x);
           inputs.capability = capability;
-          check_batch_norm(inputs, torch::kCPU);
+          check_batch_norm(residual ? with_residual_bias(inputs) : inputs, torch::kCPU);
         }
       }
     }
