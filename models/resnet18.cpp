@@ -36,10 +36,11 @@ ResidualImpl::ResidualImpl(int64_t channels_in, int64_t channels_out, int64_t st
   bn2 = register_module("bn2", make_batch_norm(channels_out));
 }
 
-torch::Tensor ResidualImpl::forward(const torch::Tensor& X) {
-  const auto Y = layers->conv_norm_relu(conv1, bn1, X);  // (n, out, h / stride, w / stride), as all below
-  const auto shortcut = conv3 ? layers->shortcut(conv3, bn2, X) : Shortcut{X};
-  return layers->conv_norm_relu(conv2, bn2, Y, shortcut);
+TwoUses ResidualImpl::forward(const TwoUses& X) {
+  const auto h = layers->convolve(conv1, bn1, X.first);  // (n, out, h / stride, w / stride), as all below
+  const auto Y = layers->norm_relu(conv1, bn1, h);
+  const auto shortcut = conv3 ? layers->shortcut(conv3, bn2, X.second) : Shortcut{X.second};
+  return layers->norm_relu_for_two(conv2, bn2, layers->convolve(conv2, bn2, Y), shortcut);
 }
 
 ResNet18Impl::ResNet18Impl(const ResNet18Options& options)
@@ -75,10 +76,11 @@ ResNet18Impl::ResNet18Impl(const ResNet18Options& options)
 
 torch::Tensor ResNet18Impl::forward(const torch::Tensor& X_in) {
   const auto X = X_in.contiguous(torch::MemoryFormat::ChannelsLast);
-  auto h = layers->conv_norm_relu(stem, stem_bn, X, /*shortcut=*/{}, Input::kImages);  // (n, width, h, w)
+  const auto images = layers->convolve(stem, stem_bn, X, Input::kImages);  // (n, width, h, w)
+  auto h = layers->norm_relu_for_two(stem, stem_bn, images);
   for (const auto& block : blocks) h = block->forward(h);
-  h = h.mean({2, 3});                 // (n, 8 width), from images of ceil(h / 8) x ceil(w / 8)
-  return layers->linear(*linear, h);  // (n, classes)
+  const auto pooled = h.first.mean({2, 3});  // (n, 8 width), from images of ceil(h / 8) x ceil(w / 8)
+  return layers->linear(*linear, pooled);    // (n, classes)
 }
 
 void ResNet18Impl::use_bf16_weights(const std::vector<torch::Tensor>& bf16_weights) {

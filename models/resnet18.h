@@ -22,6 +22,7 @@ namespace lockstep {
 
 class BatchNorm2dImpl;
 class ConvLayers;
+struct TwoUses;
 
 struct ResNet18Options {
   int64_t channels = 1;  // of X
@@ -48,13 +49,14 @@ inline constexpr int64_t kBlocksPerStage = 2;
 void check_options(const ResNet18Options& options);
 
 // relu(conv-bn-relu-conv-bn(X) + shortcut(X)), 3x3 convolutions. With stride 2 the first convolution halves
-// the image and the shortcut is a 1x1 convolution of stride 2; with stride 1 it is X itself.
+// the image and the shortcut is a 1x1 convolution of stride 2; with stride 1 it is X itself. X and the result
+// are given twice, for conv-bn-relu-conv-bn and for the shortcut, in the same memory.
 class ResidualImpl : public torch::nn::Module {
  public:
   ResidualImpl(int64_t channels_in, int64_t channels_out, int64_t stride, bool batch_norm,
                std::shared_ptr<const ConvLayers> conv_layers);
 
-  torch::Tensor forward(const torch::Tensor& X);  // (n, in, h, w) -> (n, out, ceil(h / stride), ...)
+  TwoUses forward(const TwoUses& X);  // (n, in, h, w) -> (n, out, ceil(h / stride), ...)
 
  private:
   const std::shared_ptr<const ConvLayers> layers;

@@ -18,6 +18,13 @@ const torch::ExpandingArray<2>& padding_of(const Conv2dImpl& conv) {
   return std::get<torch::ExpandingArray<2>>(conv.options.padding());
 }
 
+// ReLU works in place: the operations before it keep their inputs for the backward pass, not y.
+torch::Tensor by_torch(const NormPtr& norm, const torch::Tensor& h, const torch::Tensor& residual) {
+  auto y = norm ? norm->forward(h) : h;
+  if (residual.defined()) y.add_(residual);
+  return torch::relu_(y);
+}
+
 }  // namespace
 
 ConvPtr make_conv(int64_t in, int64_t out, int64_t window, int64_t stride) {
@@ -60,30 +67,36 @@ Shortcut ConvLayers::shortcut(const ConvPtr& conv, const NormPtr& norm, const to
   return {convolve(conv, apart ? norm : nullptr, X), apart ? conv->bias : torch::Tensor()};
 }
 
-// ReLU works in place: the operations before it keep their inputs for the backward pass, not y.
-torch::Tensor ConvLayers::norm_relu(const ConvPtr& conv, const NormPtr& norm, const torch::Tensor& h,
-                                    const Shortcut& shortcut) const {
+FusedBatchNorm ConvLayers::fused(const ConvPtr& conv, const NormPtr& norm, const torch::Tensor& h,
+                                 const torch::Tensor& residual_bias) const {
+  return {.weight = norm->weight,
+          .bias = norm->bias,
+          .running_mean = norm->running_mean,
+          .running_var = norm->running_var,
+          .conv_bias = conv->bias,
+          .residual_bias = residual_bias,
+          .num_batches_tracked = norm->num_batches_tracked,
+          .dtype = computed_in(h),
+          .momentum = *norm->options.momentum(),
+          .eps = norm->options.eps(),
+          .exchange = norm->exchange(),
+          .counters = &counters_};
+}
+
+torch::Tensor ConvLayers::norm_relu(const ConvPtr& conv, const NormPtr& norm, const torch::Tensor& h) const {
+  if (!fuses(norm, h)) return by_torch(norm, h, {});
+  return fused_batch_norm_relu(h, fused(conv, norm, h, {}));
+}
+
+TwoUses ConvLayers::norm_relu_for_two(const ConvPtr& conv, const NormPtr& norm, const torch::Tensor& h,
+                                      const Shortcut& shortcut) const {
   const auto& residual = shortcut.values;
   if (!fuses(norm, h)) {
-    auto y = norm ? norm->forward(h) : h;
-    if (residual.defined()) y.add_(residual);
-    return torch::relu_(y);
+    const auto y = by_torch(norm, h, residual);
+    return {y, y};
   }
-  const auto type = computed_in(h);
-  return fused_batch_norm_relu(h,
-                               {.weight = norm->weight,
-                                .bias = norm->bias,
-                                .running_mean = norm->running_mean,
-                                .running_var = norm->running_var,
-                                .conv_bias = conv->bias,
-                                .residual_bias = shortcut.bias,
-                                .num_batches_tracked = norm->num_batches_tracked,
-                                .dtype = type,
-                                .momentum = *norm->options.momentum(),
-                                .eps = norm->options.eps(),
-                                .exchange = norm->exchange(),
-                                .counters = &counters_},
-                               residual.defined() ? residual.to(type) : residual);
+  return fused_batch_norm_relu_for_two(h, fused(conv, norm, h, shortcut.bias),
+                                       residual.defined() ? residual.to(computed_in(h)) : residual);
 }
 
 torch::Tensor ConvLayers::linear(const torch::nn::LinearImpl& layer, const torch::Tensor& X) const {

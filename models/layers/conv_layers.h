@@ -36,12 +36,6 @@ class ConvLayers {
  public:
   explicit ConvLayers(Kernels kernels) : kernels_(kernels) {}
 
-  // Returns relu(norm(conv(X)) + shortcut), as convolve() and norm_relu() one after the other.
-  torch::Tensor conv_norm_relu(const ConvPtr& conv, const NormPtr& norm, const torch::Tensor& X,
-                               const Shortcut& shortcut = {}, Input input = Input::kActivations) const {
-    return norm_relu(conv, norm, convolve(conv, norm, X, input), shortcut);
-  }
-
   // Returns conv(X), without its bias if `norm`, which follows, is fused with what comes after it.
   torch::Tensor convolve(const ConvPtr& conv, const NormPtr& norm, const torch::Tensor& X,
                          Input input = Input::kActivations) const;
@@ -49,9 +43,12 @@ class ConvLayers {
   // Returns conv(X) for the block that ends with this norm.
   Shortcut shortcut(const ConvPtr& conv, const NormPtr& norm, const torch::Tensor& X) const;
 
-  // h: what convolve() returns for conv and norm.
-  torch::Tensor norm_relu(const ConvPtr& conv, const NormPtr& norm, const torch::Tensor& h,
-                          const Shortcut& shortcut = {}) const;
+  // Returns relu(norm(h)). h: what convolve() returns for conv and norm.
+  torch::Tensor norm_relu(const ConvPtr& conv, const NormPtr& norm, const torch::Tensor& h) const;
+
+  // Returns relu(norm(h) + shortcut) for the two uses that a residual block has for its input.
+  TwoUses norm_relu_for_two(const ConvPtr& conv, const NormPtr& norm, const torch::Tensor& h,
+                            const Shortcut& shortcut = {}) const;
 
   torch::Tensor linear(const torch::nn::LinearImpl& layer, const torch::Tensor& X) const;
 
@@ -64,6 +61,8 @@ class ConvLayers {
 
  private:
   bool fuses(const NormPtr& norm, const torch::Tensor& X) const;
+  FusedBatchNorm fused(const ConvPtr& conv, const NormPtr& norm, const torch::Tensor& h,
+                       const torch::Tensor& residual_bias) const;
 
   const Kernels kernels_;
   Bf16Weights bf16_weights_;

@@ -1,4 +1,9 @@
 // With the CUDA kernels, emulated: batch_norm_emulated.cpp.
+#include <ATen/record_function.h>
+
+#include <atomic>
+#include <string_view>
+
 #include <lockstep/models/factory.h>
 #include <lockstep/parallel/gradient_sync.h>
 #include <lockstep/parallel/training/precision.h>
@@ -69,6 +74,28 @@ TEST_CASE("the bias of a shortcut has the gradient of the batch normalisation th
     CHECK(gradient.equal(params[block + "bn2.bias"].grad()));
     CHECK(gradient.count_nonzero().item<int64_t>() > 0);
   }
+}
+
+// How many additions of tensors the backward pass of a network calls.
+int additions_in_backward(Kernels kernels) {
+  auto net = small_resnet18(kernels, torch::kCPU, torch::kFloat32);
+  const auto loss = net->forward(torch::rand({4, 1, 14, 14})).square().sum();
+  static std::atomic<int> additions;
+  additions = 0;
+  const auto count = [](const at::RecordFunction& function) -> std::unique_ptr<at::ObserverContext> {
+    additions += std::string_view(function.name()).starts_with("aten::add");
+    return nullptr;
+  };
+  const auto handle =
+      at::addGlobalCallback(at::RecordFunctionCallback(count, nullptr).scopes({at::RecordScope::FUNCTION}));
+  loss.backward();
+  at::removeCallback(handle);
+  return additions;
+}
+
+TEST_CASE("the gradients that meet before a residual block are added by the batch normalisation there") {
+  CHECK(additions_in_backward(Kernels::kTorch) == 8);  // one for each block
+  CHECK(additions_in_backward(Kernels::kDirect) == 0);
 }
 
 TEST_CASE("the factory passes the kernels on") {

@@ -21,18 +21,25 @@ struct BatchNormBackwardPass {
 template <class T, int N>
 struct BatchNormRow {
   int64_t i;  // index of the first of them in (rows, c)
-  Vector<T, N> dy, x;
+  Vector<T, N> dy, more_dy, x;
   unsigned passed;  // the mask's byte
 };
 
 template <int N, class T>
 __device__ BatchNormRow<T, N> row_at(const BatchNormBackward<T>& layer, int64_t i) {
-  return {i, vector_at<N>(layer.dy + i), vector_at<N>(layer.x + i), layer.mask[i / N]};
+  BatchNormRow<T, N> row{i, vector_at<N>(layer.dy + i), {}, vector_at<N>(layer.x + i), layer.mask[i / N]};
+  if (layer.more_dy != nullptr) row.more_dy = vector_at<N>(layer.more_dy + i);
+  return row;
 }
 
-template <class T, int N>
-__device__ void gradient_of(const BatchNormRow<T, N>& row, float (&dz)[N]) {
-  for (int k = 0; k < N; ++k) dz[k] = (row.passed >> k & 1u) != 0 ? to_float(row.dy.values[k]) : 0;
+template <int N, class T>
+__device__ void gradient_of(const BatchNormBackward<T>& layer, const BatchNormRow<T, N>& row,
+                            float (&dz)[N]) {
+  for (int k = 0; k < N; ++k) dz[k] = to_float(row.dy.values[k]);
+  if (layer.more_dy != nullptr) {
+    for (int k = 0; k < N; ++k) dz[k] = to_float(from_float<T>(dz[k] + to_float(row.more_dy.values[k])));
+  }
+  for (int k = 0; k < N; ++k) dz[k] = (row.passed >> k & 1u) != 0 ? dz[k] : 0;
 }
 
 // Also writes dz where it is the residual's gradient. The last block of each tile turns its channels' sums
@@ -50,7 +57,7 @@ __global__ void __launch_bounds__(BatchNormTiles::kThreads, kSumBlocksTogether)
     const auto get = [&](int64_t row) { return row_at<N>(layer, row * layer.c + at.channel); };
     const auto add = [&](const BatchNormRow<T, N>& row) {
       float dz[N];
-      gradient_of(row, dz);
+      gradient_of(layer, row, dz);
       for (int k = 0; k < N; ++k) {
         sums[k] += dz[k];
         products[k] += dz[k] * (to_float(row.x.values[k]) - origin[k]);
@@ -84,7 +91,7 @@ __global__ void batch_norm_input_gradient_kernel(BatchNormBackwardPass<T> pass, 
     if (layer.dresidual != nullptr) {
       load(layer.dresidual + i, dz);
     } else {
-      gradient_of(row_at<N>(layer, i), dz);
+      gradient_of(layer, row_at<N>(layer, i), dz);
     }
     for (int k = 0; k < N; ++k) x[k] = of_dz[k] * dz[k] + of_x[k] * (x[k] - origin[k]) + constant[k];
     store(layer.dx + i, x);

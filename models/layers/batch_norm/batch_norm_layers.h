@@ -48,6 +48,7 @@ struct BatchNormBackward {
   const float* centre = nullptr;
   const float* invstd = nullptr;
   const T* dy = nullptr;             // (rows, c)
+  const T* more_dy = nullptr;        // (rows, c), on a GPU, may be null: dy + more_dy, rounded to T, counts
   In* dx = nullptr;                  // (rows, c)
   T* dresidual = nullptr;            // (rows, c), may be null
   float* dweight = nullptr;          // (c)

@@ -54,6 +54,11 @@ struct FusedBatchNorm {
 // build with CUDA, or on a CPU if `channels` is a multiple of 16.
 bool fused_batch_norm_available(torch::Device device, torch::ScalarType dtype, int64_t channels);
 
+// One result for two layers: two tensors of the same memory.
+struct TwoUses {
+  torch::Tensor first, second;
+};
+
 // Returns true if adding a residual's bias here saves passes over memory: on a GPU. On a CPU the convolution
 // adds it to sums that it has in registers.
 bool fused_batch_norm_adds_residual_bias(torch::Device device);
@@ -67,5 +72,11 @@ bool fused_batch_norm_adds_residual_bias(torch::Device device);
 // merge_statistics().
 torch::Tensor fused_batch_norm_relu(const torch::Tensor& x, const FusedBatchNorm& layer,
                                     const torch::Tensor& residual = {});
+
+// The same for a result that two layers read, such as the layers of a residual block and its shortcut. On a
+// GPU the operation takes both gradients and adds them while it reads them, with the bits of torch's
+// addition; on a CPU both are the same tensor.
+TwoUses fused_batch_norm_relu_for_two(const torch::Tensor& x, const FusedBatchNorm& layer,
+                                      const torch::Tensor& residual = {});
 
 }  // namespace lockstep

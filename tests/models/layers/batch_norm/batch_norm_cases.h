@@ -3,6 +3,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/batch_norm.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/types.h>
 
 #include <lockstep/tests/catch.h>
@@ -241,6 +242,45 @@ inline void check_layouts(torch::Device device) {
     CHECK(y.equal(expected.y));
     CHECK(x.grad().equal(expected.dx));
     CHECK(residual.grad().equal(expected.dresidual));
+  }
+}
+
+// A result for two uses has the gradients that one has with the sum of theirs.
+inline void check_two_uses(torch::Device device) {
+  for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
+    for (const bool with_residual : {false, true}) {
+      for (const int64_t c : {3, 40}) {
+        INFO(dtype << ", " << c << " channels" << (with_residual ? " with a residual" : ""));
+        auto inputs = batch_norm_inputs({5, c, 13, 7}, with_residual, dtype);
+        const auto first = inputs.dy.to(device), second = inputs.x.to(device).flip(0);
+        // Returns the gradients of x and of the residual for these of both results.
+        const auto gradients = [&](const torch::Tensor& of_first, const torch::Tensor& of_second) {
+          const auto x = inputs.x.to(device, false, /*copy=*/true).requires_grad_();
+          const auto residual = with_residual
+                                    ? inputs.residual.to(device, false, /*copy=*/true).requires_grad_()
+                                    : torch::Tensor();
+          const FusedBatchNorm layer{.weight = inputs.weight.to(device),
+                                     .bias = inputs.bias.to(device),
+                                     .running_mean = inputs.running_mean.to(device, false, true),
+                                     .running_var = inputs.running_var.to(device, false, true),
+                                     .eps = kEps};
+          const auto y = fused_batch_norm_relu_for_two(x, layer, residual);
+          CHECK(y.first.equal(y.second));
+          CHECK(y.first.data_ptr() == y.second.data_ptr());
+          std::vector<torch::Tensor> results, given;
+          if (of_first.defined()) results.push_back(y.first), given.push_back(of_first);
+          if (of_second.defined()) results.push_back(y.second), given.push_back(of_second);
+          torch::autograd::backward(results, given);
+          return std::pair(x.grad(), with_residual ? residual.grad() : x.grad());
+        };
+        const auto sum = gradients(first + second, {});
+        for (const auto& found : {gradients(first, second), gradients({}, first + second)}) {
+          CHECK(found.first.equal(sum.first));
+          CHECK(found.second.equal(sum.second));
+        }
+        CHECK_FALSE(gradients(first, {}).first.equal(sum.first));
+      }
+    }
   }
 }
 

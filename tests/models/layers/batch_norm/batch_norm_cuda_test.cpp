@@ -22,6 +22,8 @@ TEST_CASE("large means, constant channels and NaN on a GPU", "[cuda]") { check_h
 
 TEST_CASE("tensors of any layout and alignment on a GPU", "[cuda]") { check_layouts(gpu()); }
 
+TEST_CASE("a result for two uses on a GPU takes both gradients", "[cuda]") { check_two_uses(gpu()); }
+
 TEST_CASE("a second run on a GPU gives the same bits", "[cuda]") { check_repeatable(gpu()); }
 
 TEST_CASE("ResNet-18 on a GPU trains with fused kernels as with torch's layers", "[cuda]") {

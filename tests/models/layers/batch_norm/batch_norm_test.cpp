@@ -59,6 +59,31 @@ TEST_CASE("a batch normalisation takes tensors of any memory format and alignmen
   check_layouts(torch::kCPU);
 }
 
+TEST_CASE("a result for two uses takes both gradients") { check_two_uses(torch::kCPU); }
+
+TEST_CASE("a batch normalisation counts batches, with counters of its own or of a network") {
+  const auto inputs = batch_norm_inputs({5, 72, 7, 7}, true, torch::kFloat32);
+  const auto batches = torch::full({}, 6, torch::kInt64);
+  BatchNormCounters counters;
+  FusedBatchNorm layer{.weight = inputs.weight,
+                       .bias = inputs.bias,
+                       .running_mean = inputs.running_mean,
+                       .running_var = inputs.running_var,
+                       .num_batches_tracked = batches};
+  const auto y = fused_batch_norm_relu(inputs.x, layer, inputs.residual);
+  CHECK(batches.item<int64_t>() == 7);
+  layer.counters = &counters;
+  const auto zeros = counters.on(torch::kCPU, 3);
+  CHECK(fused_batch_norm_relu(inputs.x, layer, inputs.residual).equal(y));
+  CHECK(batches.item<int64_t>() == 8);
+  CHECK(counters.on(torch::kCPU, 3).data_ptr() == zeros.data_ptr());
+  CHECK(zeros.eq(0).all().item<bool>());
+  CHECK(zeros.scalar_type() == torch::kInt32);
+  CHECK(counters.on(torch::kCPU, zeros.numel() + 1).numel() > zeros.numel());
+  layer.num_batches_tracked = torch::full({}, 6., torch::kFloat32);
+  CHECK_THROWS_AS(fused_batch_norm_relu(inputs.x, layer, inputs.residual), c10::Error);
+}
+
 TEST_CASE("a batch normalisation gives the same bits in a second run, and with threads in another order") {
   emulated_order = ThreadOrder::kForward;
   check_repeatable(torch::kCPU);
@@ -66,10 +91,12 @@ TEST_CASE("a batch normalisation gives the same bits in a second run, and with t
     const int64_t c = GENERATE(24, 3, 100);
     const auto inputs = batch_norm_inputs({5, c, 14, 15}, true, dtype);
     const auto forward = fused_results(inputs, torch::kCPU).all();
-    emulated_order = ThreadOrder::kBackward;
-    const auto backward = fused_results(inputs, torch::kCPU).all();
-    emulated_order = ThreadOrder::kForward;
-    for (size_t i = 0; i < forward.size(); ++i) CHECK(forward[i].equal(backward[i]));
+    for (const auto order : {ThreadOrder::kBackward, ThreadOrder::kMixed}) {
+      emulated_order = order;
+      const auto other = fused_results(inputs, torch::kCPU).all();
+      emulated_order = ThreadOrder::kForward;
+      for (size_t i = 0; i < forward.size(); ++i) CHECK(forward[i].equal(other[i]));
+    }
   }
 }
 
