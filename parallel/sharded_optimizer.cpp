@@ -126,7 +126,7 @@ void ShardedOptimizer::load(const std::vector<NamedTensor>& state, const torch::
                        "give all ranks the state of the same optimizer and module");
   }
   agree(endpoint, "states", lines_of(state), "give load() the same state on all ranks");
-  or_end_all(endpoint, [&] { parts_->take(state, name_of, endpoint); });
+  or_end_all(endpoint, [&] { parts_->take(state, name_of, own_values, endpoint); });
 }
 
 }  // namespace lockstep

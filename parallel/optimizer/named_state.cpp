@@ -6,6 +6,7 @@
 
 #include <map>
 #include <memory>
+#include <utility>
 
 #include <lockstep/parallel/optimizer/torch_state.h>
 #include <lockstep/support/error.h>
@@ -38,6 +39,11 @@ ByName tensors_by_name(const std::vector<NamedTensor>& state) {
   ByName result;
   for (const auto& [name, tensor] : state) result.emplace(name, tensor);
   return result;
+}
+
+// Has the parameter's form, but no memory.
+torch::Tensor without_memory(const torch::Tensor& param) {
+  return torch::empty(param.sizes(), param.options().device(torch::kMeta));
 }
 
 std::string form_of(const torch::Tensor& tensor) {
@@ -98,8 +104,8 @@ void require_optimizer_state(torch::optim::Optimizer& optimizer, const GroupPara
   std::map<std::string, torch::Tensor> like = {{"lr", rates_of(optimizer)}};
   for_each_param(optimizer, params, [&](const torch::Tensor& param, const TorchState& kind) {
     const auto name = name_of(param);
-    const auto form = torch::empty(param.sizes(), param.options().device(torch::kMeta));  // without memory
-    for (const auto& [field, tensor] : kind.like(form)) like.emplace(name_of_field(field, name), tensor);
+    for (const auto& [field, tensor] : kind.like(without_memory(param)))
+      like.emplace(name_of_field(field, name), tensor);
   });
   const auto refuse = [&](const std::string& what) {
     throw WeightsError(fmt::format("{}: {}", whose, what),
@@ -116,20 +122,26 @@ void require_optimizer_state(torch::optim::Optimizer& optimizer, const GroupPara
 }
 
 void load_optimizer_state(torch::optim::Optimizer& optimizer, const NameOfParameter& name_of,
-                          const std::vector<NamedTensor>& state) {
+                          const std::vector<NamedTensor>& state, const ValuesOf& values) {
   const torch::NoGradGuard no_grad;
   const auto kept = tensors_by_name(state);
-  set_rates(optimizer, kept.at("lr"));
-  for_each_param(optimizer, [&](const torch::Tensor& param, const TorchState& kind) {
-    const auto name = name_of(param);
-    std::vector<NamedTensor> own;
-    for (const auto& [field, tensor] : kind.like(param)) {
-      const auto found = kept.find(name_of_field(field, name));
-      if (found != kept.end()) own.push_back({field, found->second});
-    }
+  set_rates(optimizer, values(kept.at("lr")));
+  std::map<std::string, std::pair<torch::Tensor, size_t>> params;  // by name: the parameter, and its group
+  const auto groups = params_by_group(optimizer);
+  for (size_t g = 0; g < groups.size(); ++g) {
+    for (const auto& param : groups[g]) params.emplace(name_of(param), std::pair(param, g));
+  }
+  for (const auto& [name, place] : params) {
+    const auto& [param, group] = place;
+    const auto kind = torch_state(optimizer.param_groups()[group].options());
     optimizer.state().erase(param.unsafeGetTensorImpl());
-    if (!own.empty()) optimizer.state()[param.unsafeGetTensorImpl()] = kind.made_of(own, param);
-  });
+    std::vector<NamedTensor> own;
+    for (const auto& [field, tensor] : kind->like(without_memory(param))) {
+      const auto found = kept.find(name_of_field(field, name));
+      if (found != kept.end()) own.push_back({field, values(found->second)});
+    }
+    if (!own.empty()) optimizer.state()[param.unsafeGetTensorImpl()] = kind->made_of(own, param);
+  }
 }
 
 }  // namespace lockstep

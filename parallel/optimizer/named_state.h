@@ -16,6 +16,12 @@ namespace lockstep {
 // The name of a parameter of the optimizer. Throws for one that has none.
 using NameOfParameter = std::function<std::string(const torch::Tensor& param)>;
 
+// Returns the values of a tensor of a state. own_values() is for ranks that all have the state. Where rank 0
+// alone has it, the tensors of the others have its form alone, and the call is a collective: all ranks ask
+// for the same tensors in the same order.
+using ValuesOf = std::function<torch::Tensor(const torch::Tensor& saved)>;
+inline torch::Tensor own_values(const torch::Tensor& saved) { return saved; }
+
 // The parameters of each group of an optimizer.
 using GroupParams = std::vector<Params>;
 GroupParams params_by_group(const torch::optim::Optimizer& optimizer);
@@ -46,8 +52,9 @@ void require_optimizer_state(torch::optim::Optimizer& optimizer, const GroupPara
                              const NameOfParameter& name_of, const std::vector<NamedTensor>& state,
                              const std::string& whose);
 
-// Gives the optimizer copies of this state, and its parameters no other.
+// Gives the optimizer copies of this state, and its parameters no other. Asks for values in the order of the
+// parameters' names.
 void load_optimizer_state(torch::optim::Optimizer& optimizer, const NameOfParameter& name_of,
-                          const std::vector<NamedTensor>& state);
+                          const std::vector<NamedTensor>& state, const ValuesOf& values);
 
 }  // namespace lockstep

@@ -175,7 +175,7 @@ void ShardedOptimizer::Parts::place(const std::vector<size_t>& numbers, Endpoint
       if (!sliced.slice(at).defined()) continue;
       optimizer->param_groups()[slot.group].params().push_back(sliced.slice(at));
       ++in_groups_;
-      if (!whole.empty()) take_whole_state(slot, whole);
+      if (!whole.empty()) take_whole_state(slot, whole, own_values);
     }
   }
 }

@@ -47,8 +47,10 @@ struct ShardedOptimizer::Parts {
   void require(const std::vector<NamedTensor>& state, const NameOfParameter& name_of,
                const std::string& whose) const;
 
-  // A collective: goes on from a state which require() takes, the same on all ranks.
-  void take(const std::vector<NamedTensor>& state, const NameOfParameter& name_of, Endpoint& endpoint);
+  // A collective: goes on from a state which require() takes, the same on all ranks. Asks for the values of
+  // one tensor at a time, and keeps what this rank owns of it.
+  void take(const std::vector<NamedTensor>& state, const NameOfParameter& name_of, const ValuesOf& values,
+            Endpoint& endpoint);
 
   std::unique_ptr<torch::optim::Optimizer> optimizer;  // its groups have the own slices
   int64_t bucket_bytes = 0;
@@ -75,7 +77,7 @@ struct ShardedOptimizer::Parts {
   // The tensor by which torch's optimizer finds the state that this rank has; undefined if it has none.
   const torch::Tensor& key_of(const Slot& slot) const;
   std::vector<NamedTensor> own_state(const Slot& slot) const;
-  void take_whole_state(const Slot& slot, const std::vector<NamedTensor>& whole);
+  void take_whole_state(const Slot& slot, const std::vector<NamedTensor>& whole, const ValuesOf& values);
 
   // The fields of the state of each parameter, which some ranks know.
   struct Fields;

@@ -1,5 +1,6 @@
 // The state of a ShardedOptimizer, which is that of torch's optimizer on whole parameters.
 #include <map>
+#include <utility>
 
 #include <lockstep/parallel/collectives/gather_tensors.h>
 #include <lockstep/parallel/optimizer/sharded_parts.h>
@@ -145,37 +146,42 @@ void ShardedOptimizer::Parts::require(const std::vector<NamedTensor>& state, con
 }
 
 void ShardedOptimizer::Parts::take(const std::vector<NamedTensor>& state, const NameOfParameter& name_of,
-                                   Endpoint& endpoint) {
+                                   const ValuesOf& values, Endpoint& endpoint) {
   require_same_rank(endpoint);
-  std::map<std::string, torch::Tensor> by_name;
-  for (const auto& [name, tensor] : state) by_name.emplace(name, tensor);
-  set_rates(*optimizer, by_name.at("lr"));
-  std::vector<std::vector<NamedTensor>> whole(slots.size());
+  std::map<std::string, torch::Tensor> saved;
+  for (const auto& [name, tensor] : state) saved.emplace(name, tensor);
+  set_rates(*optimizer, values(saved.at("lr")));
+  std::map<std::string, std::pair<size_t, std::vector<NamedTensor>>> by_name;  // slots, and their fields
   std::vector<size_t> unplaced;
   for (size_t i = 0; i < slots.size(); ++i) {
     const auto name = name_of(slots[i].param);
+    auto& [slot, fields] = by_name[name];
+    slot = i;
     const auto kind = torch_state(optimizer->param_groups()[slots[i].group].options());
     for (const auto& like : kind->like(torch::empty({0}, slots[i].param.options()))) {
-      const auto found = by_name.find(name_of_field(like.name, name));
-      if (found != by_name.end()) whole[i].push_back({like.name, found->second});
+      const auto found = saved.find(name_of_field(like.name, name));
+      if (found != saved.end()) fields.push_back({like.name, found->second});
     }
     if (key_of(slots[i]).defined()) optimizer->state().erase(key_of(slots[i]).unsafeGetTensorImpl());
-    if (!slots[i].sliced && !whole[i].empty()) unplaced.push_back(i);
+    if (!slots[i].sliced && !fields.empty()) unplaced.push_back(i);
   }
   if (!unplaced.empty()) place(unplaced, endpoint);
-  for (size_t i = 0; i < slots.size(); ++i) {
-    if (!whole[i].empty()) take_whole_state(slots[i], whole[i]);
+  for (const auto& [name, own] : by_name) {
+    if (!own.second.empty()) take_whole_state(slots[own.first], own.second, values);
   }
 }
 
-// Its slice of each field.
-void ShardedOptimizer::Parts::take_whole_state(const Slot& slot, const std::vector<NamedTensor>& whole) {
+// Its slice of each field. All ranks ask for the values, also those that own nothing of them.
+void ShardedOptimizer::Parts::take_whole_state(const Slot& slot, const std::vector<NamedTensor>& whole,
+                                               const ValuesOf& values) {
   const auto& slice = key_of(slot);
-  if (!slice.defined()) return;
   std::vector<NamedTensor> own;
-  for (const auto& [name, tensor] : whole) {
-    own.push_back({name, counts_steps(tensor) ? tensor : slot.sliced->elements(slot.at, tensor)});
+  for (const auto& [name, saved] : whole) {
+    const auto all = values(saved);
+    if (!slice.defined()) continue;
+    own.push_back({name, counts_steps(all) ? all : slot.sliced->elements(slot.at, all).clone()});
   }
+  if (!slice.defined()) return;
   const auto kind = torch_state(optimizer->param_groups()[slot.group].options());
   optimizer->state()[slice.unsafeGetTensorImpl()] = kind->made_of(own, slice);
 }

@@ -6,8 +6,8 @@
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
+#include <map>
 
-#include <lockstep/parallel/optimizer/named_state.h>
 #include <lockstep/parallel/optimizer/sharded_parts.h>
 #include <lockstep/parallel/replicas/prefixed.h>
 #include <lockstep/parallel/training/replica_state.h>
@@ -183,14 +183,16 @@ void KeptReplica::require_kept(const ReplicaLoop::Parts::Kept& kept, const Repli
                      "give it that shape and type before load(), or leave it undefined");
 }
 
-void KeptReplica::take(const TrainState& state, Endpoint& endpoint) const {
+void KeptReplica::take(const TrainState& state, const ValuesOf& values, Endpoint& endpoint) const {
   const torch::NoGradGuard no_grad;
-  load_tensors(parts_.tensors(local_, false), state.model, owner("loop", "tensors"));
+  std::map<std::string, torch::Tensor> weights;
+  for (const auto& [name, tensor] : parts_.tensors(local_, false)) weights.emplace(name, tensor.detach());
+  for (const auto& [name, saved] : state.model) weights.at(name).copy_(values(saved));
   for_each_optimizer([&](const auto& name, auto& optimizer, const auto& name_of) {
-    load_optimizer_state(optimizer, name_of, state_of(name, state));
+    load_optimizer_state(optimizer, name_of, state_of(name, state), values);
   });
   for_each_sharded([&](const auto& name, auto& parts, const auto& name_of) {
-    parts.take(state_of(name, state), name_of, endpoint);
+    parts.take(state_of(name, state), name_of, values, endpoint);
   });
   const auto own = own_of(state);
   if (of_this_world(state)) {

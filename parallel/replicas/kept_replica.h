@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <lockstep/parallel/optimizer/named_state.h>
 #include <lockstep/parallel/replicas/loop_parts.h>
 #include <lockstep/support/train_state.h>
 
@@ -34,8 +35,8 @@ class KeptReplica {
   // each has kept tensors of its own.
   void require(const TrainState& state) const;
 
-  // A collective.
-  void take(const TrainState& state, Endpoint& endpoint) const;
+  // A collective. values: of weights and optimizers; what replicas have for themselves is in the state.
+  void take(const TrainState& state, const ValuesOf& values, Endpoint& endpoint) const;
 
  private:
   template <class Action>

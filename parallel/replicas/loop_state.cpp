@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <exception>
+#include <span>
 #include <utility>
 
 #include <lockstep/parallel/collectives/gather_bytes.h>
@@ -21,31 +22,68 @@ torch::Tensor bytes_or_none(const torch::Tensor& bytes) {
   return bytes.defined() ? bytes : torch::empty({0}, torch::kUInt8);
 }
 
-// A state as one list of tensors, which travels to the other processes. Throws WeightsError for an undefined
-// one.
-std::vector<NamedTensor> listed(const TrainState& state) {
+// The same state, whose generators are tensors. Throws WeightsError for another tensor that is none.
+TrainState with_tensors(const TrainState& given) {
+  const auto require = [](const std::string& prefix, const std::vector<NamedTensor>& tensors) {
+    for (const auto& [name, tensor] : tensors) {
+      if (tensor.defined()) continue;
+      throw WeightsError(fmt::format("{} of the state is undefined", prefixed(prefix, name)), kStateHint);
+    }
+  };
+  auto state = given;
+  require("model", state.model);
+  require("optimizer", state.optimizer);
+  for (size_t rank = 0; rank < state.replicas.size(); ++rank) {
+    auto& replica = state.replicas[rank];
+    require(fmt::format("replica{}.buffers", rank), replica.buffers);
+    replica.host_generator = bytes_or_none(replica.host_generator);
+    replica.device_generator = bytes_or_none(replica.device_generator);
+  }
+  return state;
+}
+
+// (1 + dimensions) int64: the dtype and the sizes of each tensor, which travel before its values.
+std::vector<NamedTensor> forms_of(const std::vector<NamedTensor>& tensors) {
+  std::vector<NamedTensor> forms;
+  for (const auto& [name, tensor] : tensors) {
+    auto numbers = tensor.sizes().vec();
+    numbers.insert(numbers.begin(), static_cast<int64_t>(tensor.scalar_type()));
+    forms.push_back({name, torch::tensor(numbers, torch::kInt64)});
+  }
+  return forms;
+}
+
+// The inverse: zeros, all of them in the memory of one number.
+std::vector<NamedTensor> of_forms(const std::vector<NamedTensor>& forms) {
+  std::vector<NamedTensor> tensors;
+  for (const auto& [name, form] : forms) {
+    const std::span numbers(form.const_data_ptr<int64_t>(), static_cast<size_t>(form.numel()));
+    const auto sizes = numbers.subspan(1);
+    tensors.push_back({name, torch::zeros({}, static_cast<torch::ScalarType>(numbers.front()))
+                                 .expand(torch::IntArrayRef(sizes.data(), sizes.size()))});
+  }
+  return tensors;
+}
+
+// What every process needs of a state before the values of weights and optimizers, as one list of tensors.
+std::vector<NamedTensor> told_first(const TrainState& state) {
   std::vector<NamedTensor> all = {{"steps", torch::full({1}, state.steps, torch::kInt64)}};
-  append(all, with_prefix("model", state.model));
-  append(all, with_prefix("optimizer", state.optimizer));
+  append(all, with_prefix("model", forms_of(state.model)));
+  append(all, with_prefix("optimizer", forms_of(state.optimizer)));
   for (size_t rank = 0; rank < state.replicas.size(); ++rank) {
     const auto& replica = state.replicas[rank];
     const auto name = fmt::format("replica{}", rank);
-    append(all, with_prefix(name, {{"host", bytes_or_none(replica.host_generator)},
-                                   {"device", bytes_or_none(replica.device_generator)}}));
+    append(all, with_prefix(name, {{"host", replica.host_generator}, {"device", replica.device_generator}}));
     append(all, with_prefix(name + ".buffers", replica.buffers));
-  }
-  for (const auto& [name, tensor] : all) {
-    if (tensor.defined()) continue;
-    throw WeightsError(fmt::format("{} of the state is undefined", name), kStateHint);
   }
   return all;
 }
 
-TrainState unlisted(const std::vector<NamedTensor>& all) {
+TrainState state_of_told(const std::vector<NamedTensor>& all) {
   TrainState state;
   state.steps = all.front().tensor.item<int64_t>();
-  state.model = without_prefix("model", all);
-  state.optimizer = without_prefix("optimizer", all);
+  state.model = of_forms(without_prefix("model", all));
+  state.optimizer = of_forms(without_prefix("optimizer", all));
   while (true) {
     const auto own = without_prefix(fmt::format("replica{}", state.replicas.size()), all);
     if (own.empty()) return state;
@@ -58,12 +96,17 @@ TrainState unlisted(const std::vector<NamedTensor>& all) {
 
 constexpr const char* kRefused = ".refused";  // the one tensor of a list that process 0 tells instead
 
-// Process 0's state, in every process, or its refusal.
+// Process 0's state, in other processes with the forms of weights and optimizers alone, or its refusal.
 TrainState state_of_first(ReplicaLoop& loop, const TrainState& given) {
+  const bool leads = loop.first_rank() == 0;
+  TrainState state;
   std::vector<NamedTensor> own = {{kRefused, torch::zeros({1})}};
   std::exception_ptr refused;
   try {
-    if (loop.first_rank() == 0) own = listed(given);
+    if (leads) {
+      state = with_tensors(given);
+      own = told_first(state);
+    }
   } catch (const WeightsError&) {  // the other processes wait for the state
     refused = std::current_exception();
   }
@@ -73,9 +116,20 @@ TrainState state_of_first(ReplicaLoop& loop, const TrainState& given) {
     if (local == 0) bytes = received;
   });
   if (refused) std::rethrow_exception(refused);
+  if (leads) return state;
   const auto all = from_bytes(bytes);
-  if (all.front().name != kRefused) return unlisted(all);
+  if (all.front().name != kRefused) return state_of_told(all);
   throw WeightsError("process 0 does not take the state that it was given", kStateHint);
+}
+
+// A collective: rank 0's values of a tensor. No rank has those of two at a time beside what it keeps.
+torch::Tensor values_of_first(const torch::Tensor& saved, Endpoint& endpoint) {
+  if (saved.numel() == 0) return saved;
+  const auto options = torch::dtype(saved.scalar_type()).device(endpoint.device());
+  const auto values = endpoint.rank() == 0 ? saved.detach().to(endpoint.device()).contiguous()
+                                           : torch::empty(saved.sizes(), options);
+  endpoint.broadcast(values, 0).wait();
+  return values;
 }
 
 }  // namespace
@@ -121,7 +175,7 @@ void ReplicaLoop::load(const TrainState& given) {
   auto& parts = *parts_;
   parts.compare_batches();
   const bool alone = world_size() == local_size();
-  const auto state = alone ? unlisted(listed(given)) : state_of_first(*this, given);
+  const auto state = alone ? with_tensors(given) : state_of_first(*this, given);
   std::vector<std::exception_ptr> refused(static_cast<size_t>(local_size()));
   std::vector<std::string> texts;  // of all ranks; empty where one takes the state
   run([&](int local, Endpoint& endpoint) {
@@ -142,7 +196,12 @@ void ReplicaLoop::load(const TrainState& given) {
     if (texts[rank].empty()) continue;
     throw WeightsError(fmt::format("rank {} does not take the state: {}", rank, texts[rank]), kStateHint);
   }
-  run([&](int local, Endpoint& endpoint) { KeptReplica(parts, local).take(state, endpoint); });
+  run([&](int local, Endpoint& endpoint) {
+    const auto told = [&endpoint](const auto& saved) { return values_of_first(saved, endpoint); };
+    KeptReplica(parts, local).take(state, alone ? ValuesOf(own_values) : ValuesOf(told), endpoint);
+  });
+  parts.workers.synchronize();  // on a GPU a collective may fail after it was queued
+  throw_if_aborted(*parts.communicator);
   parts.steps = state.steps;
   parts.rows = 0;
   parts.sums.assign(parts.sums.size(), {});

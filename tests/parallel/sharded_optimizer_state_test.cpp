@@ -9,6 +9,7 @@
 #include <lockstep/parallel/replica_workers.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/parallel/sharded_loops.h>
+#include <lockstep/tests/support/counting_allocator.h>
 #include <lockstep/tests/support/refusal.h>
 #include <lockstep/tests/support/temp_folder.h>
 
@@ -245,4 +246,60 @@ TEST_CASE("in a loop of GradientSync alone state() and load() have the form of R
   for (const auto& refusal : refusals)
     CHECK_THAT(refusal, ContainsSubstring("the states differ: rank 1 has"));
   check_same_state(expected, state);
+}
+
+namespace {
+
+constexpr int64_t kLayers = 8, kWidth = 256, kLayerBytes = 4 * kWidth * kWidth;
+
+torch::nn::Sequential equal_layers() {
+  torch::nn::Sequential net;
+  for (int64_t i = 0; i < kLayers; ++i)
+    net->push_back(torch::nn::Linear(torch::nn::LinearOptions(kWidth, kWidth).bias(false)));
+  return net;
+}
+
+struct EqualLayers {
+  torch::nn::Sequential net = equal_layers();
+  ShardedOptimizer adam{torch::optim::Adam(net->parameters()), {.bucket_bytes = 1}};
+};
+
+std::unique_ptr<Replicas<EqualLayers>> loop_of_equal_layers(const ReplicasOptions& options) {
+  auto loop = std::make_unique<Replicas<EqualLayers>>(options);
+  loop->attach(&EqualLayers::net);
+  loop->keep(&EqualLayers::adam);
+  return loop;
+}
+
+}  // namespace
+
+TEST_CASE("a process that goes on holds one tensor of a state at a time beside its own parts") {
+  const auto state = on_layout({1, 1}, [](const ReplicasOptions& options) {
+    auto loop = loop_of_equal_layers(options);
+    loop->step(Pair(torch::ones({4, kWidth}), torch::ones({4, 1})),
+               [](EqualLayers& own, const Tuple& shard, Step& step) {
+                 own.adam.zero_grad();
+                 (own.net->forward(std::get<0>(shard)).square().sum() / step.rows()).backward();
+                 step.wait();
+                 own.adam.step(step);
+               });
+    return loop->state();
+  })[0];
+  REQUIRE(state.optimizer.size() == 1 + 3 * kLayers);
+  const CountingAllocator allocator;  // of both processes, which are threads
+  const auto grown = on_layout({1, 1}, [&](const ReplicasOptions& options) {
+    auto loop = loop_of_equal_layers(options);
+    loop->barrier();
+    const auto before = CountingAllocator::live();
+    if (loop->is_first()) CountingAllocator::forget_most();
+    loop->barrier();
+    loop->load(loop->is_first() ? state : TrainState());
+    loop->barrier();
+    return CountingAllocator::most() - before;
+  });
+  // Both moments once, and of one layer: its values in the other process, the parts of both.
+  for (const auto bytes : grown) {
+    CHECK(bytes >= 2 * kLayers * kLayerBytes);
+    CHECK(bytes <= (2 * kLayers + 5) * kLayerBytes);
+  }
 }
