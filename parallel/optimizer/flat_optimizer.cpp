@@ -46,25 +46,21 @@ FlatOptimizer::FlatOptimizer(const OptimizerOptions& options, torch::Device devi
 
 void FlatOptimizer::hold(TrainedParameters trained) {
   const torch::NoGradGuard no_grad;
-  // For a while each rank has all of its state.
-  std::vector<std::vector<NamedTensor>> before;  // of each moment
   std::vector<NamedTensor> steps_before;
-  for (const auto& moment : moments_) {
-    auto& all = before.emplace_back();
-    moment.for_each([&](const NamedTensor& item) { all.push_back(item); });
-  }
   if (!moments_.empty()) {
     count_steps_by_parameter(true);
     steps_before = steps();
   }
+  const auto before = std::exchange(moments_, {});
   trained_ = std::move(trained);
-  moments_.clear();
   steps_.reset();
   make_groups();
   by_parameter_ = !before.empty();
   if (before.empty()) return;
   make_state();
-  for (size_t i = 0; i < moments_.size(); ++i) moments_[i].take(before[i]);
+  for (size_t i = 0; i < moments_.size(); ++i) {  // each rank has one bucket of it whole at a time
+    before[i].for_each([&](const NamedTensor& item) { moments_[i].take(item); });
+  }
   for (const auto& [name, count] : steps()) {
     const auto old = std::find_if(steps_before.begin(), steps_before.end(),
                                   [&](const auto& item) { return item.name == name; });

@@ -97,16 +97,20 @@ void PartBuffer::read_from(const torch::Tensor& flat) const {
   }
 }
 
-void PartBuffer::take(const std::vector<NamedTensor>& tensors) const {
+void PartBuffer::take(const NamedTensor& tensor) const {
   const torch::NoGradGuard no_grad;
+  const auto& [params, names, parts, endpoint] = *order_;
+  const auto found = std::ranges::find(names, tensor.name);
+  if (found == names.end()) return;
+  const auto i = static_cast<size_t>(found - names.begin());
+  const auto numels = numels_of(params);
+  const auto begin = flat_layout(numels).offset[i];
+  const auto alone = flat_zeros_like({params[i]});  // in the order of the parameter's memory
+  alone.views.front().copy_(tensor.tensor);
   for (size_t b = 0; b < parts_.size(); ++b) {
-    const auto all = with_own_part(b);
-    for (const auto& [name, own] : named(b, all, {})) {
-      const auto found =
-          std::find_if(tensors.begin(), tensors.end(), [&](const auto& item) { return item.name == name; });
-      if (found != tensors.end()) own.copy_(found->tensor);
-    }
-    keep_own_part(b, all);
+    const auto own = overlap({begin, begin + numels[i]}, parts.own(b));
+    if (own.empty()) continue;
+    slice(b, own).copy_(alone.flat.slice(0, own.begin - begin, own.end - begin));
   }
 }
 

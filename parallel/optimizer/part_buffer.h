@@ -56,8 +56,8 @@ class PartBuffer {
   // Takes the own parts of a buffer of this layout.
   void read_from(const torch::Tensor& flat) const;
 
-  // Takes the own parts of those parameters that are among these tensors.
-  void take(const std::vector<NamedTensor>& tensors) const;
+  // Takes the own part of a parameter of this name and shape, if there is one.
+  void take(const NamedTensor& tensor) const;
 
   // A collective: all ranks take rank 0's tensors, which are there for each parameter by prefix and name.
   // The tensors of other ranks are ignored.

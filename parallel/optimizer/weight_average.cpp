@@ -12,11 +12,9 @@ void WeightAverage::hold(std::shared_ptr<const FlatOrder> order, const torch::Te
   // If there is no memory for others, this one stays as it is.
   std::optional<PartBuffer> next;
   if (averages_) {
-    std::vector<NamedTensor> before;
-    averages_->for_each([&](const NamedTensor& item) { before.push_back(item); });
     next.emplace(order);
     next->read_from(flat);
-    next->take(before);
+    averages_->for_each([&](const NamedTensor& item) { next->take(item); });
   }
   order_ = std::move(order);
   trained_ = flat;

@@ -182,32 +182,41 @@ class LargeLayersImpl : public torch::nn::Module {
   torch::nn::Linear last_ = nullptr;
 };
 
+constexpr int64_t kLargeWeights = 4 * (784 * 1100 + 3 * 1100 * 1100 + 4 * 1100 + 1100 * 10 + 10);  // bytes
+constexpr int64_t kLargeBucket = 4 * 1100 * 1100;  // a layer's weight is larger than the bound
+
+// With AdamW, after a step.
+std::unique_ptr<Trainer> large_trainer(int world, Shard shard) {
+  auto options = options_for(world);
+  options.replica.optimizer.kind = OptimizerKind::kAdamW;
+  options.replica.sync.bucket_bytes = 1 << 20;
+  options.shard = shard;
+  const auto rows = std::make_shared<RowSource>(32);
+  std::unique_ptr<Trainer> trainer(
+      new Trainer(make_trainer(model_factory<LargeLayersImpl>(), options, rows)));
+  trainer->step(kBatches.front());
+  return trainer;
+}
+
 struct Held {
   int64_t between = 0;  // bytes of tensors between two steps
   int64_t most = 0;     // in a step
 };
 
-// The figures of a trainer of this model with AdamW, per replica.
+// The figures of a large_trainer(), per replica.
 Held held_bytes(int world, Shard shard) {
   const CountingAllocator allocator;
-  auto options = options_for(world);
-  options.replica.optimizer.kind = OptimizerKind::kAdamW;
-  options.replica.sync.bucket_bytes = 1 << 20;
-  options.shard = shard;
   const auto before = allocator.live();
-  auto trainer = make_trainer(model_factory<LargeLayersImpl>(), options, std::make_shared<RowSource>(32));
-  trainer.step(kBatches.front());
+  const auto trainer = large_trainer(world, shard);
   CountingAllocator::forget_most();
-  trainer.step(kBatches.front());
+  trainer->step(kBatches.front());
   return {(allocator.live() - before) / world, (allocator.most() - before) / world};
 }
 
 }  // namespace
 
 TEST_CASE("each replica keeps its part of the state: 1/N of it and at most a bucket") {
-  const int64_t weights = 4 * (784 * 1100 + 3 * 1100 * 1100 + 4 * 1100 + 1100 * 10 + 10);
-  const int64_t bucket = 4 * 1100 * 1100;  // a layer's weight is larger than the bound
-  const int64_t small = 1 << 20;           // rows, sums, graphs, gaps
+  const int64_t weights = kLargeWeights, small = 1 << 20;  // rows, sums, graphs, gaps
   for (const int world : {1, 2, 4, 8}) {
     INFO(world << " replicas");
     CHECK(held_bytes(world, Shard::kNone).between >= 4 * weights);
@@ -217,6 +226,23 @@ TEST_CASE("each replica keeps its part of the state: 1/N of it and at most a buc
     if (world == 1) continue;
     CHECK(gradients.between <= weights + 3 * weights / world + small);
     // The largest gradient, the room that it goes to, and the one that is summed.
-    CHECK(gradients.most <= weights + 3 * weights / world + 3 * bucket + 4 * small);
+    CHECK(gradients.most <= weights + 3 * weights / world + 3 * kLargeBucket + 4 * small);
+  }
+}
+
+TEST_CASE("replicas that freeze a parameter have a bucket of each other's state at a time") {
+  for (const auto shard : {Shard::kOptimizer, Shard::kGradients}) {
+    INFO("shard " << name_of(kShardNames, shard));
+    const int world = 4;
+    const CountingAllocator allocator;
+    const auto trainer = large_trainer(world, shard);
+    for (int local = 0; local < world; ++local) {
+      trainer->model(local).module->named_parameters()["last.bias"].requires_grad_(false);
+    }
+    CountingAllocator::forget_most();
+    const auto before = allocator.live();
+    trainer->step(kBatches.front());
+    // Weights and gradients move to other memory first. Both moments are 2 kLargeWeights.
+    CHECK((allocator.most() - before) / world <= 2 * kLargeWeights + 3 * kLargeBucket + (4 << 20));
   }
 }
