@@ -1,5 +1,6 @@
 // Collectives between distinct GPUs through NCCL, in one process or several. Only nccl_communicator_cuda.cpp
-// includes NCCL; in a build without CUDA nccl_communicator_stub.cpp takes its place and throws.
+// and its nccl_ranks.h include NCCL; in a build without CUDA nccl_communicator_stub.cpp throws in their
+// place.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,7 @@
 // nccl_communicator_cuda.cpp, linked against a fake NCCL and fake GPUs.
 #include <lockstep/tests/catch.h>
+
+#include <fmt/ranges.h>
 #include <future>
 #include <thread>
 
@@ -86,6 +88,52 @@ TEST_CASE("NCCL: sums, broadcasts and gathers reach every rank") {
   }
   CHECK(fake_nccl().destroyed == 1 + 2 + 3 + 4);  // closed, not aborted
   CHECK(fake_nccl().aborted == 0);
+}
+
+TEST_CASE("NCCL: parts of any length reach their owners and all others, in their place") {
+  reset_fake_nccl();
+  for (int world = 1; world <= 4; ++world) {
+    const auto communicator = nccl(world);
+    // Equal parts; unequal ones; none for the first rank and the last one; none at all.
+    for (const auto& lengths :
+         std::vector<std::vector<int64_t>>{{5, 5, 5, 5}, {3, 1, 4, 2}, {0, 7, 1, 0}, {0, 0, 0, 0}}) {
+      PartBounds bounds{0};
+      for (int rank = 0; rank < world; ++rank)
+        bounds.push_back(bounds.back() + lengths[static_cast<size_t>(rank)]);
+      for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
+        INFO("world " << world << ", bounds " << fmt::format("{}", fmt::join(bounds, ", ")));
+        const auto host = inputs(world, bounds.back(), dtype);
+        const auto expected = exact_sum(host);
+        const auto tensors = to_gpus(host);  // without kernels: nothing can be copied
+        run_on_all(*communicator, [&](Endpoint& endpoint, size_t rank) {
+          return endpoint.reduce_scatter(tensors[rank], bounds);
+        });
+        synchronize(world);
+        for (size_t rank = 0; rank < host.size(); ++rank) {  // what belongs to others is undefined
+          const auto own = expected.slice(0, bounds[rank], bounds[rank + 1]);
+          CHECK(host[rank].slice(0, bounds[rank], bounds[rank + 1]).equal(own));
+          host[rank].slice(0, 0, bounds[rank]).zero_();
+          host[rank].slice(0, bounds[rank + 1]).zero_();
+        }
+        run_on_all(*communicator, [&](Endpoint& endpoint, size_t rank) {
+          return endpoint.gather_parts(tensors[rank], bounds);
+        });
+        synchronize(world);
+        CHECK(all_are(expected, host));
+      }
+    }
+  }
+  CHECK(fake_nccl().aborted == 0);
+}
+
+TEST_CASE("NCCL: a failed part of several ends all ranks") {
+  reset_fake_nccl();
+  const auto communicator = nccl(2);
+  const auto tensors = to_gpus(inputs(2, 10, torch::kFloat32));
+  fake_nccl().collective = ncclInternalError;
+  auto work = communicator->endpoint(1).reduce_scatter(tensors[1], {0, 3, 10});
+  CHECK_THAT(refusal_and_hint<PeerError>([&] { work.wait(); }),
+             ContainsSubstring("reduce_scatter on privateuseone:1 (collective 1) failed: internal error"));
 }
 
 TEST_CASE(

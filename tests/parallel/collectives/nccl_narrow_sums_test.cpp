@@ -1,5 +1,4 @@
-// Collectives over NCCL that need torch's kernels beside it: sums of dtypes that it does not add, and parts
-// of unequal length.
+// Collectives over NCCL that need torch's kernels beside it: sums of dtypes that it does not add.
 #include <lockstep/tests/catch.h>
 
 #include <vector>
@@ -32,34 +31,6 @@ TEST_CASE("NCCL adds integers of 16 bits, which it does not know") {
         for (const auto& device : devices) current_stream(device).synchronize();
         CHECK(all_are(expected, host));
       }
-    }
-  }
-}
-
-TEST_CASE("NCCL takes equal parts, and unequal ones reach their owners and all others, too") {
-  reset_fake_nccl();
-  break_gpus(0);
-  for (int world = 2; world <= 3; ++world) {
-    std::vector<torch::Device> devices;
-    for (int i = 0; i < world; ++i) devices.push_back(fake_gpu(i));
-    const auto communicator =
-        make_nccl_communicator({.devices = devices, .world_size = world, .id = make_nccl_id()});
-    for (const bool even : {true, false}) {
-      INFO(world << " ranks, " << (even ? "equal" : "unequal") << " parts");
-      PartBounds bounds{0};
-      for (int rank = 0; rank < world; ++rank) bounds.push_back(bounds.back() + (even ? 5 : 3 * rank));
-      const auto host = inputs(world, bounds.back(), torch::kFloat32);
-      const auto expected = exact_sum(host);
-      Tensors tensors;
-      for (int i = 0; i < world; ++i) tensors.push_back(on_fake_gpu(host[static_cast<size_t>(i)], i));
-      run_on_all(*communicator, [&](Endpoint& endpoint, size_t rank) {
-        return endpoint.reduce_scatter(tensors[rank], bounds);
-      });
-      run_on_all(*communicator, [&](Endpoint& endpoint, size_t rank) {
-        return endpoint.gather_parts(tensors[rank], bounds);
-      });
-      for (const auto& device : devices) current_stream(device).synchronize();
-      CHECK(all_are(expected, host));
     }
   }
 }

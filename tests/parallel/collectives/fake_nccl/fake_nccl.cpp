@@ -40,7 +40,7 @@ torch::ScalarType torch_type(ncclDataType_t type) {
   return torch::kFloat32;
 }
 
-enum class Kind { kAllReduce, kBroadcast, kAllGather, kReduceScatter };
+enum class Kind { kAllReduce, kReduce, kBroadcast, kAllGather, kReduceScatter };
 
 struct Call {
   Kind kind;
@@ -102,7 +102,7 @@ struct Group {
     for (const auto& call : round.calls) {
       const auto count = call.kind == Kind::kAllGather ? call.count * sent.size() : call.count;
       auto out = view(call.receive, count, call.type);
-      if (call.kind == Kind::kAllReduce) out.copy_(sum);
+      if (call.kind == Kind::kAllReduce || (call.kind == Kind::kReduce && rank == call.root)) out.copy_(sum);
       if (call.kind == Kind::kBroadcast) out.copy_(sent[static_cast<size_t>(call.root)]);
       if (call.kind == Kind::kAllGather) out.copy_(torch::cat(sent));
       if (call.kind == Kind::kReduceScatter) out.copy_(sum.view({world, -1})[rank]);
@@ -251,4 +251,9 @@ ncclResult_t ncclAllGather(const void* send, void* receive, size_t count, ncclDa
 ncclResult_t ncclReduceScatter(const void* send, void* receive, size_t count, ncclDataType_t type,
                                ncclRedOp_t operation, ncclComm_t comm, cudaStream_t stream) {
   return collective(comm, stream, {Kind::kReduceScatter, send, receive, count, type, 0, operation});
+}
+
+ncclResult_t ncclReduce(const void* send, void* receive, size_t count, ncclDataType_t type,
+                        ncclRedOp_t operation, int root, ncclComm_t comm, cudaStream_t stream) {
+  return collective(comm, stream, {Kind::kReduce, send, receive, count, type, root, operation});
 }
