@@ -163,6 +163,7 @@ void check_shard(const TrainerOptions& options) {
   const auto order = "each replica sums its part of every bucket, in the order of ranks";
   const auto other = "use " + named_allreduce(Allreduce::kAuto) + ", or leave " + shard + " out";
   const auto whole = "use " + optimizer + ", or leave " + shard + " out";
+  const auto on = graph("on", "CudaGraph::kOn"), automatic = graph("auto", "CudaGraph::kAuto");
   const Exclusion exclusions[] = {
       {options.allreduce == Allreduce::kRoot, shard, named_allreduce(Allreduce::kRoot), order, other},
       {options.allreduce == Allreduce::kRing, shard, named_allreduce(Allreduce::kRing), order, other},
@@ -180,8 +181,11 @@ void check_shard(const TrainerOptions& options) {
       {options.shard == Shard::kGradients && replica.invariant, shard, named("invariant"),
        "every replica adds up whole gradients",
        "use " + optimizer + ", on 1, 2, 4 or 8 replicas, or leave " + named("invariant") + " out"},
-      {replica.cuda_graph == CudaGraph::kOn, shard, graph("on", "CudaGraph::kOn"),
-       "an update waits for those of other replicas", "use " + graph("auto", "CudaGraph::kAuto")},
+      {options.shard == Shard::kGradients && replica.cuda_graph == CudaGraph::kOn, shard, on,
+       "gradients get and lose memory while the backward pass goes on", "use " + automatic},
+      {replica.clip_norm > 0 && replica.cuda_graph == CudaGraph::kOn, shard, on,
+       "the norm by which gradients are clipped is summed between replicas within the update",
+       "use " + automatic},
   };
   check(exclusions);
 }

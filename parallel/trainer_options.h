@@ -73,8 +73,8 @@ struct TrainerOptions {
   //   travels;
   // - Precision::kFp16 with CudaGraph::kOn or in_flight 2: the host skips steps, or does not;
   // - shard with Allreduce::kRoot or kRing, compress, replica.sync.hook, an optimizer factory, or
-  //   CudaGraph::kOn; Shard::kGradients with accumulate or replica.invariant, which add up whole gradients;
-  //   replica.sync.shard, which is set by `shard`;
+  //   CudaGraph::kOn and replica.clip_norm; Shard::kGradients with CudaGraph::kOn, and with accumulate or
+  //   replica.invariant, which add up whole gradients; replica.sync.shard, which is set by `shard`;
   // - nesterov without momentum, and either of them with Adam or AdamW;
   // - an optimizer factory with another kind, momentum, weight_decay or group, or with CudaGraph::kOn;
   // - Schedule::kOneCycle with warmup_steps, and lr.function with either of them or any other schedule.

@@ -51,7 +51,9 @@ CaptureOptions Replica::capture_options(bool exchanges_statistics) const {
   const bool each_step_is_watched = options_.invariant || options_.wait_for_device || options_.trace;
   // Also whether a step is skipped.
   const bool counts_on_host = options_.optimizer.factory || options_.precision == Precision::kFp16;
-  const bool exchanges = exchanges_statistics || shares_updates();
+  // Parts are captured on request alone: kernel by kernel they travel while the next ones are updated.
+  const bool fetches = shares_updates() && options_.cuda_graph != CudaGraph::kOn;
+  const bool exchanges = exchanges_statistics || fetches;
   return {.device = endpoint_.device(),
           .batches = batches_,
           .mode = each_step_is_watched || counts_on_host || exchanges ? CudaGraph::kOff : options_.cuda_graph,
@@ -76,7 +78,8 @@ StepParts Replica::captured_parts() {
                 sync_.restore_views();  // the replayed graph has written to the flat buffer
                 sync_.allreduce_all();
               },
-          .update = [this] { update(); }};
+          .update = [this] { update(); },
+          .fetch = [this] { fetch_all(); }};
 }
 
 StepTimestamps Replica::step(const ReplicaStep& step) {
@@ -150,6 +153,7 @@ StepTimestamps Replica::step_eagerly(StepShape& shape) {
   sync_gradients(shape);
   times.sync = StepTimestamps::now();
   update();
+  fetch_all();
   times.update = StepTimestamps::now();
   captured_.count_eager_step(shape);
   return times;

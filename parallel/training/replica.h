@@ -135,6 +135,7 @@ class Replica {
   void update_parameters();
   torch::Tensor clip_factor();
   void fetch(size_t bucket);
+  void fetch_all();
   void finish_fetches();
   void add_to_sums(const Outcome& outcome, const torch::Tensor& weight);
   void wait_for_device() const;
@@ -147,6 +148,8 @@ class Replica {
   bool alone() const { return endpoint_.world_size() == 1 && !options_.sync.hook; }
   // Returns true if each rank updates a part of the parameters, and gives it to the others.
   bool shares_updates() const { return options_.sync.shard != Shard::kNone && endpoint_.world_size() > 1; }
+  // Returns true if it does so when all of its part is updated: no collective can be captured.
+  bool fetches_later() const { return shares_updates() && captured_.enabled(); }
 
   const ReplicaOptions options_;
   const Model model_;

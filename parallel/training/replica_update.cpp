@@ -38,7 +38,7 @@ TrainedParameters Replica::trained_parameters() {
                              .grads = gradients_,
                              // Rounded when all of a bucket is there.
                              .bf16 = shares_updates() ? torch::Tensor() : bf16_weights_.flat})};
-  if (shares_updates()) trained.updated = [this](size_t bucket) { fetch(bucket); };
+  if (shares_updates() && !fetches_later()) trained.updated = [this](size_t bucket) { fetch(bucket); };
   return trained;
 }
 
@@ -86,6 +86,13 @@ void Replica::fetch(size_t bucket) {
   const auto all = order_->parts.all_of(bucket);
   fetches_.push_back(
       endpoint_.gather_parts(params_.flat.slice(0, all.begin, all.end), order_->parts.bounds(bucket)));
+}
+
+// After an update without fetches.
+void Replica::fetch_all() {
+  if (!fetches_later()) return;
+  for (size_t b = 0; b < order_->parts.count(); ++b) fetch(b);
+  finish_fetches();
 }
 
 void Replica::finish_fetches() {

@@ -79,8 +79,10 @@ void set_engine(const TrainFlags& options, TrainPlan& plan) {
   plan.deterministic = options.deterministic;
   plan.kernels = options.kernels;
   const bool exchanges_statistics = trainer.bn == BnPolicy::kSync && plan.world_size() > 1;
+  const bool fetches =
+      trainer.shard != Shard::kNone && plan.world_size() > 1 && replica.cuda_graph == CudaGraph::kAuto;
   if (!any_gpu(trainer.devices) || options.trace || replica.invariant || trainer.auto_split ||
-      exchanges_statistics || replica.precision == Precision::kFp16) {
+      exchanges_statistics || fetches || replica.precision == Precision::kFp16) {
     replica.cuda_graph = CudaGraph::kOff;  // no GPU, or steps that cannot be replayed as a whole
   }
 }

@@ -194,7 +194,9 @@ std::string devices_text(const TrainPlan& plan) {
 std::string queued_text(const TrainPlan& plan) {
   if (plan.trainer.replica.cuda_graph == CudaGraph::kOff) return "queued kernel by kernel";
   if (plan.world_size() == 1) return "captured once, then replayed as one CUDA graph";
-  return "captured once, then replayed as two CUDA graphs with the sums between them";
+  const bool fetches = plan.trainer.shard != Shard::kNone;
+  return fmt::format("captured once, then replayed as two CUDA graphs with the sums between them{}",
+                     fetches ? " and the fetches behind them" : "");
 }
 
 std::string steps_text(const TrainPlan& plan) {

@@ -47,6 +47,7 @@ std::optional<StepTimestamps> CapturedSteps::replay(StepShape& shape) {
   if (!options_.alone) parts_.sync();
   times.sync = StepTimestamps::now();
   if (!options_.alone) update_graph_->replay();
+  if (!options_.alone && parts_.fetch) parts_.fetch();
   times.update = StepTimestamps::now();
   return times;
 }

@@ -43,13 +43,14 @@ struct StepParts {
   std::function<void(StepShape&)> compute;  // gather, forward and backward; of a lone replica update as well
   std::function<void()> sync;               // sums the gradients over the replicas
   std::function<void()> update;
+  std::function<void()> fetch;  // after it: gets what other replicas have updated; may be empty
 };
 
 struct CaptureOptions {
   torch::Device device = torch::kCPU;
   std::shared_ptr<const BatchSpec> batches;  // what a StepShape's inputs hold
   CudaGraph mode = CudaGraph::kOff;
-  bool alone = true;  // there is no other replica and no hook: sync and update are not called
+  bool alone = true;  // there is no other replica and no hook: compute does all
   Notice notice;      // told when a step cannot be captured; may be empty
 };
 

@@ -18,6 +18,7 @@
 #include <lockstep/parallel/recompute.h>
 #include <lockstep/parallel/timing/trace.h>
 #include <lockstep/support/error.h>
+#include <lockstep/tests/parallel/sharded_runs.h>
 #include <lockstep/tests/parallel/trainer_cases.h>
 #include <lockstep/tests/parallel/training/graphs/fake_step_graph.h>
 #include <lockstep/tests/parallel/training/layouts.h>
@@ -154,6 +155,30 @@ TEST_CASE("captured steps of each optimizer, with parameter groups and clipping,
       if (grouped) options.replica.optimizer.group = groups;
       options.replica.clip_norm = clip_norm;
       check_captured(two_layers(), options);
+    }
+  }
+}
+
+TEST_CASE(
+    "captured steps with shards of the optimizer fetch after each replayed update, with the same bits") {
+  const std::pair<std::string, OptimizerOptions> optimizers[] = {
+      {"sgd", {.momentum = .9, .weight_decay = .01}}, {"adamw", {.kind = OptimizerKind::kAdamW}}};
+  for (const auto& [name, optimizer] : optimizers) {
+    for (const int world : {1, 2, 3}) {
+      INFO(name << ", world " << world);
+      auto options = options_for(world, CudaGraph::kOn);
+      options.shard = Shard::kOptimizer;
+      options.replica.sync.bucket_bytes = 30'000;  // several, most of which have several owners
+      options.replica.optimizer = optimizer;
+      options.lr.lr = .02;
+      options.ema = world == 3 ? .9 : 0;
+      options.accumulate = world == 2 ? 2 : 1;
+      check_captured(wide_layers(), options);
+      CHECK(fake_step_graphs().replayed == 9 * graphs_per_step(world));
+      auto whole = options;
+      whole.shard = Shard::kNone;
+      whole.replica.cuda_graph = CudaGraph::kOff;
+      check_same(train(wide_layers(), options), train(wide_layers(), whole));
     }
   }
 }
@@ -383,8 +408,8 @@ TEST_CASE("a step with recompute() is not captured: an error with kOn; with kAut
 }
 
 TEST_CASE(
-    "with a trace, invariant, auto_split, BnPolicy::kSync, a factory's optimizer, fp16 or no GPU nothing is "
-    "captured") {
+    "with a trace, invariant, auto_split, BnPolicy::kSync, a factory's optimizer, fp16, shards or no GPU "
+    "nothing is captured") {
   fake_step_graphs() = {.available = true};
   Trace trace;
   auto traced = options_for(2, CudaGraph::kAuto);
@@ -402,7 +427,10 @@ TEST_CASE(
   }};
   auto in_fp16 = options_for(2, CudaGraph::kAuto);
   in_fp16.replica.precision = Precision::kFp16;
-  for (const auto& options : {traced, invariant, tuned, made, in_fp16}) train(lenet_factory(), options);
+  auto shares = options_for(2, CudaGraph::kAuto);
+  shares.shard = Shard::kOptimizer;
+  for (const auto& options : {traced, invariant, tuned, made, in_fp16, shares})
+    train(lenet_factory(), options);
   fake_step_graphs().available = false;  // no CUDA in this build, or a CPU
   train(lenet_factory(), options_for(1, CudaGraph::kAuto));
   CHECK(fake_step_graphs().captured == 0);
