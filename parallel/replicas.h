@@ -184,8 +184,8 @@ class Replicas {
 
   // Goes on from process 0's state; the argument of other processes is ignored: so that all do the same, let
   // process 0 alone look whether there is a checkpoint, and give load() state() if there is none. Sums not
-  // yet taken are dropped. Tensors are written in place, optimizers get new states. Values travel one tensor at
-  // a time: no other process holds all of the state beside what its replicas keep. With another number of
+  // yet taken are dropped. Tensors are written in place, optimizers get new states. Values travel one tensor
+  // at a time: no other process holds all of the state beside what its replicas keep. With another number of
   // replicas than the state's all get rank 0's buffers and generators. Throws WeightsError in every process,
   // and changes nothing, if the state is of other modules, optimizers or kept tensors, or of kept tensors of
   // another number of replicas; and where a kept tensor is defined, but has another shape or dtype.

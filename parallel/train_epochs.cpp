@@ -8,6 +8,7 @@
 #include <lockstep/parallel/collectives/agree.h>
 #include <lockstep/parallel/collectives/step_votes.h>
 #include <lockstep/parallel/replicas/batch_rows.h>
+#include <lockstep/parallel/training/step_history.h>
 #include <lockstep/support/batches.h>
 #include <lockstep/support/error.h>
 
@@ -87,7 +88,7 @@ class EpochLoop {
       // The callback may have loaded a state or left out steps.
       run.step_ = std::min(trainer_.steps_taken() - epoch * steps_, steps_);
       const bool goes_back = run.step_ < 0, last = run.step_ == steps_;
-      const auto stops = goes_back || last ? votes_.agree_now(run.stops_) : votes_.after_step(run.stops_);
+      const auto stops = goes_back || last ? agreed_now(run) : votes_.after_step(run.stops_);
       if (goes_back) return stops == 0;
       if (stops == 0) continue;
       run.stops_ = true;
@@ -96,7 +97,14 @@ class EpochLoop {
       return false;
     }
     if (options_.after_epoch) options_.after_epoch(run);
-    return votes_.agree_now(run.stops_) == 0;
+    return agreed_now(run) == 0;
+  }
+
+  // Votes travel on a way of their own: a process whose callback calls the trainer alone would wait there,
+  // and the others for its vote. So they meet where the trainer's calls do first.
+  uint64_t agreed_now(const EpochRun& run) {
+    trainer_.require_same_history(CommonCall::kEndEpoch);
+    return votes_.agree_now(run.stops_);
   }
 
   Trainer& trainer_;

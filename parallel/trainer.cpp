@@ -246,7 +246,7 @@ torch::Tensor Trainer::gather_over_ranks(const std::function<torch::Tensor(size_
 
 TrainSums Trainer::take_sums() {
   wait_for_steps(0);
-  require_same_history();
+  require_same_history(CommonCall::kTakeSums);
   const auto sums = gather_over_ranks([&](size_t i) {
     auto own = replicas_[i]->sums().clone();
     replicas_[i]->reset_sums();

@@ -33,6 +33,7 @@ class Replica;
 struct ReplicaStep;
 class SplitTuner;
 class StepHistory;
+enum class CommonCall;
 
 // Sums over the rows that all processes have trained on since the last take_sums().
 struct TrainSums : RowSums {
@@ -79,7 +80,8 @@ class Trainer {
 
   // Trains one step on these rows of the training set, split over the replicas of the world. The update is
   // the same as for all rows on one device. Every process gives the same rows, epoch and rate, which
-  // take_sums, state and check_sync compare: each throws UsageError in every process where they differ.
+  // take_sums, evaluate, predict, state and check_sync compare: each throws UsageError in every process where
+  // they differ, or where another process makes another of these calls.
   // Returns while up to steps_in_flight() - 1 steps are in flight; take_times, take_sums, evaluate, weights
   // and synchronize wait for them. Throws UsageError when there are no rows and for a negative epoch,
   // DataError for a row that does not exist, what lr() throws, the error that ended this or an earlier step,
@@ -220,6 +222,7 @@ class Trainer {
   const Model& model(int local);
 
  private:
+  friend class EpochLoop;  // of train_epochs()
   struct StepInFlight;
   using MicroBatches = std::vector<std::span<const int64_t>>;       // their rows
   using Sources = std::vector<std::shared_ptr<const BatchSource>>;  // shared by replicas on one device
@@ -238,7 +241,7 @@ class Trainer {
   void tune_split(const StepInFlight& step);
   void require_useful_scale() const;
   void require_fitting(const TrainState& state);
-  void require_same_history();
+  void require_same_history(CommonCall call);
   torch::Tensor gather_over_ranks(const std::function<torch::Tensor(size_t local)>& own);
   void throw_if_aborted();
   void with_shared_buffers(bool averaged, const std::function<void()>& action);

@@ -16,6 +16,7 @@
 #include <lockstep/parallel/training/evaluated_blocks.h>
 #include <lockstep/parallel/training/model_errors.h>
 #include <lockstep/parallel/training/outcome_sums.h>
+#include <lockstep/parallel/training/step_history.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -139,6 +140,7 @@ RowSums Trainer::evaluate(const EvaluationProgress& progress) {
 }
 
 RowSums Trainer::evaluate(std::string_view test_set, const EvaluationProgress& progress) {
+  require_same_history(CommonCall::kEvaluate);
   std::vector<std::string> names;
   const Sources* found = nullptr;
   for (const auto& [name, sources] : test_sources_) {

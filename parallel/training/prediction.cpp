@@ -18,6 +18,7 @@
 #include <lockstep/parallel/training/evaluated_blocks.h>
 #include <lockstep/parallel/training/model_errors.h>
 #include <lockstep/parallel/training/replica_models.h>
+#include <lockstep/parallel/training/step_history.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/words_of.h>
 
@@ -169,6 +170,7 @@ void Trainer::require_predictable(const BatchSource& data, std::span<const int64
 }
 
 torch::Tensor Trainer::predict(const SourceFactory& data, std::optional<std::span<const int64_t>> rows) {
+  require_same_history(CommonCall::kPredict);
   Sources sources;
   try {
     if (!data) throw UsageError("the factory of the data to predict is empty", "such as resident_rows({X})");

@@ -1,5 +1,5 @@
-// The rows and rates that a trainer was given, as two numbers that processes compare: each process's own
-// caller gives them, and nothing else would tell that they differ.
+// What processes compare of their trainers: the call that they make, and the rows and rates that each was
+// given, as two numbers. Each process's own caller gives them, and nothing else would tell that they differ.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,9 @@
 #include <lockstep/support/split_mix64.h>
 
 namespace lockstep {
+
+// All processes make it at the same point.
+enum class CommonCall { kTakeSums, kState, kCheckSync, kEvaluate, kPredict, kEndEpoch };
 
 class StepHistory {
  public:

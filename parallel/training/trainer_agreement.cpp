@@ -54,17 +54,28 @@ void Trainer::agree_on_batches() const {
 
 // A collective of replicas, not of processes, as steps are: processes that have taken other numbers of steps
 // meet in it, or get the error of two collectives that differ.
-void Trainer::require_same_history() {
-  if (world_size() == local_size()) return;  // one caller has given all rows and rates
-  const auto digests = gather_over_ranks([&](size_t i) {
-    return torch::tensor({static_cast<double>(steps_taken_), history_->rows(), history_->rates()},
+void Trainer::require_same_history(CommonCall call) {
+  if (world_size() == local_size()) return;  // one caller makes all calls
+  wait_for_steps(0);
+  const auto told = gather_over_ranks([&](size_t i) {
+    return torch::tensor({static_cast<double>(call), static_cast<double>(steps_taken_), history_->rows(),
+                          history_->rates()},
                          torch::kFloat64)
         .to(workers_.devices()[i]);
   });
-  constexpr const char* kGiven[] = {"numbers of steps", "rows", "learning rates"};
+  const auto of = [&](int rank, int i) { return told[rank][i].item<double>(); };
+  constexpr const char* kCalls[] = {"calls take_sums()", "calls state()",   "calls check_sync()",
+                                    "calls evaluate()",  "calls predict()", "is at the end of an epoch"};
+  constexpr const char* kGiven[] = {"", "numbers of steps", "rows", "learning rates"};
   for (int rank = 1; rank < world_size(); ++rank) {
-    for (int i = 0; i < 3; ++i) {
-      if (digests[rank][i].item<double>() == digests[0][i].item<double>()) continue;
+    if (of(rank, 0) != of(0, 0)) {
+      throw UsageError(
+          fmt::format("the process of rank {} {} where that of rank 0 {}", rank,
+                      kCalls[static_cast<size_t>(of(rank, 0))], kCalls[static_cast<size_t>(of(0, 0))]),
+          "make the same calls in all processes, also in callbacks of train_epochs()");
+    }
+    for (int i = 1; i < 4; ++i) {
+      if (of(rank, i) == of(0, i)) continue;
       throw UsageError(
           fmt::format("the process of rank {} has given other {} than that of rank 0", rank, kGiven[i]),
           "every process calls Trainer::step() with the same rows and epoch, and sets the same rate");

@@ -12,6 +12,7 @@
 #include <lockstep/parallel/training/loss_scale.h>
 #include <lockstep/parallel/training/replica.h>
 #include <lockstep/parallel/training/replica_state.h>
+#include <lockstep/parallel/training/step_history.h>
 #include <lockstep/parallel/training/sync_check.h>
 #include <lockstep/support/module_tensors.h>
 
@@ -54,7 +55,7 @@ void Trainer::check_sync() {
   wait_for_steps(0);
   require_held_parameters();
   if (world_size() == 1) return;
-  require_same_history();
+  require_same_history(CommonCall::kCheckSync);
   const int process = options_.process_group ? options_.process_group->world().process : 0;
   const auto tensors = [&](size_t i) {
     auto all = replicated_tensors(*models_[i].module, options_.replica.invariant || norm_communicator_);

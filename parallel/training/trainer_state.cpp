@@ -16,6 +16,7 @@
 #include <lockstep/parallel/training/replica.h>
 #include <lockstep/parallel/training/replica_state.h>
 #include <lockstep/parallel/training/split_tuner.h>
+#include <lockstep/parallel/training/step_history.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/load_tensors.h>
 #include <lockstep/support/module_tensors.h>
@@ -109,7 +110,7 @@ TrainState Trainer::state(const TensorAllocator& memory) {
   const torch::NoGradGuard no_grad;
   const bool leads = first_rank() == 0;
   follow_requires_grad();
-  require_same_history();
+  require_same_history(CommonCall::kState);
   TrainState state;
   auto weights = copies_of(0, /*averaged=*/false, leads ? &memory : nullptr);
   state.steps = steps_taken_;

@@ -307,6 +307,50 @@ TEST_CASE("an exception of a callback ends the call, and other processes notice"
   }
 }
 
+TEST_CASE("a call that one process alone makes in a callback is an error in all, and no wait") {
+  struct Case {
+    const char* name;
+    std::function<void(Trainer&)> call;
+  };
+  const Case cases[] = {{"evaluate()", [](auto& trainer) { trainer.evaluate(); }},
+                        {"take_sums()", [](auto& trainer) { trainer.take_sums(); }},
+                        {"state()", [](auto& trainer) { trainer.state(); }}};
+  for (const auto& [name, call] : cases) {
+    for (const int64_t after : {int64_t{2}, kSteps, kSteps + 1}) {  // steps; the last one: after the epoch
+      for (const int caller : {0, 1}) {
+        if (after < kSteps && name != cases[0].name) continue;  // the processes look for a second or two
+        INFO(name << " in process " << caller << " after " << after);
+        const auto errors =
+            in_processes({1, 1}, with_momentum(), [&, &call = call](int process, const TrainerOptions& own) {
+              auto trainer = trainer_of(own);
+              auto options = epochs(2);
+              options.after_step = [&](EpochRun& run) {
+                if (process == caller && run.step() == after) call(trainer);
+              };
+              options.after_epoch = [&](EpochRun&) {
+                if (process == caller && after > kSteps) call(trainer);
+              };
+              try {
+                train_epochs(trainer, options);
+              } catch (const UsageError& error) {
+                return error.message();
+              } catch (const PeerError&) {
+                return std::string("peer");
+              }
+              return std::string();
+            });
+        const auto calls = std::string("calls ") + name, ends = std::string("is at the end of an epoch");
+        const auto& first = caller == 0 ? calls : ends;
+        const auto& other = caller == 0 ? ends : calls;
+        const auto expected = after < kSteps
+                                  ? std::string("peer")
+                                  : "the process of rank 1 " + other + " where that of rank 0 " + first;
+        CHECK(errors == std::vector(2, expected));
+      }
+    }
+  }
+}
+
 TEST_CASE("epochs that make no sense are refused") {
   auto trainer = make_trainer(two_layers(), options_for(1));
   const std::tuple<EpochOptions, const char*> cases[] = {

@@ -13,9 +13,9 @@ using namespace lockstep::testing;
 
 namespace {
 
-const std::function<void(Trainer&)> kCompares[] = {[](Trainer& trainer) { trainer.take_sums(); },
-                                                   [](Trainer& trainer) { trainer.state(); },
-                                                   [](Trainer& trainer) { trainer.check_sync(); }};
+const std::function<void(Trainer&)> kCompares[] = {
+    [](Trainer& trainer) { trainer.take_sums(); }, [](Trainer& trainer) { trainer.evaluate(); },
+    [](Trainer& trainer) { trainer.state(); }, [](Trainer& trainer) { trainer.check_sync(); }};
 
 // The refusal of each process after these steps; empty: none.
 std::vector<std::string> told(const std::function<void(int process, Trainer&)>& steps,
@@ -74,5 +74,24 @@ TEST_CASE("processes that give the same go on, also from a state") {
   };
   for (const auto& compare : kCompares) {
     CHECK(told(steps, compare) == std::vector<std::string>{"", ""});
+  }
+}
+
+TEST_CASE("processes that make different calls are told both, and can go on") {
+  const std::function<void(Trainer&)> calls[] = {[](Trainer& trainer) { trainer.take_sums(); },
+                                                 [](Trainer& trainer) { trainer.evaluate(); }};
+  for (const size_t first : {0U, 1U}) {
+    const auto refusals = in_processes({1, 1}, {}, [&](int process, const TrainerOptions& own) {
+      Trainer trainer(two_layers(), rows_on_device(32), rows_on_device(32), own);
+      trainer.step(first_rows(4));
+      auto refusal = refusal_of([&] { calls[process == 0 ? first : 1 - first](trainer); });
+      trainer.evaluate();
+      return refusal;
+    });
+    CHECK(refusals[0] == (first == 0 ? "the process of rank 1 calls evaluate() where that of rank 0 calls "
+                                       "take_sums()"
+                                     : "the process of rank 1 calls take_sums() where that of rank 0 calls "
+                                       "evaluate()"));
+    CHECK(refusals[1] == refusals[0]);
   }
 }
