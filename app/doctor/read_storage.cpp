@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <lockstep/app/doctor/read_facts.h>
+#include <lockstep/app/files/nearest_path.h>
 #include <lockstep/data/data_folder.h>
 #include <lockstep/data/data_kind.h>
 #include <lockstep/data/formats/cifar.h>
@@ -73,13 +74,6 @@ double write_speed(const fs::path& folder) {
   return written / seconds;
 }
 
-fs::path nearest_existing(const fs::path& folder) {
-  std::error_code ignored;
-  auto path = fs::absolute(folder, ignored);
-  while (!fs::exists(path, ignored) && path != path.root_path()) path = path.parent_path();
-  return path;
-}
-
 bool is_own_host(const Addresses& addresses) {
   for (auto* entry = addresses.list.get(); entry != nullptr; entry = entry->ai_next) {
     std::array<char, NI_MAXHOST> text{};
@@ -94,7 +88,7 @@ bool is_own_host(const Addresses& addresses) {
 
 FolderFacts read_folder(const fs::path& folder) {
   FolderFacts facts{.path = folder.string()};
-  const auto existing = nearest_existing(folder);
+  const auto existing = nearest_path(folder);
   struct statvfs system {};
   if (::statvfs(existing.c_str(), &system) == 0) {
     facts.free_bytes = static_cast<int64_t>(system.f_bavail) * static_cast<int64_t>(system.f_frsize);

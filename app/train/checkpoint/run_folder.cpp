@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <lockstep/app/files/json_file.h>
+#include <lockstep/app/files/nearest_path.h>
 #include <lockstep/app/files/text_file.h>
 #include <lockstep/app/machine/environment.h>
 #include <lockstep/app/train/checkpoint/checkpoint_memory.h>
@@ -59,9 +60,7 @@ void require_writable_folder(const fs::path& folder) {
   using Type = fs::file_type;
   std::error_code error;
   const auto whole = fs::absolute(folder, error);
-  auto nearest = whole;
-  while (fs::symlink_status(nearest, error).type() == Type::not_found && nearest.has_relative_path())
-    nearest = nearest.parent_path();
+  const auto nearest = nearest_path(folder);
   const auto type = fs::status(nearest, error).type();
   if (type == Type::directory) {
     error.assign(::access(nearest.c_str(), W_OK | X_OK) == 0 ? 0 : errno, std::generic_category());

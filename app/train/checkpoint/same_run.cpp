@@ -125,11 +125,12 @@ bool rescale_steps(RunState& state, const Json& planned) {
 
 Json changed_settings(const Json& saved, const Json& planned) {
   auto changed = Json::object();
-  for (const auto& [key, value] : planned.items()) {
-    // No settings: a resumed run needs more memory, takes over a normalisation, and may lie elsewhere.
-    if (key == "memory_estimate_bytes" || key == "normalize_rows" || key == "unreadable_images") continue;
+  for (const auto& setting : all_settings()) {
+    const auto key = key_of(setting);
+    if (setting.is_fact || !planned.contains(key)) continue;
     const auto before = value_at(saved, key);
-    if (!before.is_null() && before != value) changed[key] = value;  // earlier versions do not have all
+    if (before.is_null()) continue;  // earlier versions do not have all
+    if (const auto& now = planned.at(key); before != now) changed[key] = now;
   }
   return changed;
 }

@@ -241,8 +241,12 @@ constexpr Setting kImageSettings[] = {
      .on_resume = OnResume::kRefused},
     {.name = "normalize-rows",  // that were measured for it: not by a run that goes on
      .in = kInPlan,
-     .planned = [](const auto& plan) { return or_null(plan.pixels.measured_rows); }},
-    {.name = "unreadable-images", .in = kInPlan, .planned = unreadable_images},
+     .planned = [](const auto& plan) { return or_null(plan.pixels.measured_rows); },
+     .is_fact = true},
+    {.name = "unreadable-images",  // by their paths: the folder may have moved
+     .in = kInPlan,
+     .planned = unreadable_images,
+     .is_fact = true},
     {.name = "data-kind", .in = kInPlan, .planned = [](const auto& plan) -> Json { return plan.data.kind; }},
     {.name = "data-digest",
      .in = kInPlan,

@@ -197,7 +197,8 @@ constexpr Setting kOutputSettings[] = {
      .planned = [](const auto& plan) -> Json { return plan.trainer.check_sync; }},
     {.name = "memory-estimate-bytes",
      .in = kInPlan,
-     .planned = [](const auto& plan) -> Json { return plan.memory_estimate; }},
+     .planned = [](const auto& plan) -> Json { return plan.memory_estimate; },
+     .is_fact = true},  // a run that goes on needs more
 };
 
 }  // namespace

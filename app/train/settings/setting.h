@@ -63,6 +63,7 @@ struct Setting {
   // gives.
   OnResume on_resume = OnResume::kTaken;
   bool of_schedule = false;       // of some schedules: null with others, and another schedule brings its own
+  bool is_fact = false;           // of the plan, which nobody sets: another value changes nothing
   bool depends_on_place = false;  // on devices and processes: on others a resumed run finds its own value
 };
 

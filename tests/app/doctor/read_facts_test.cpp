@@ -141,6 +141,8 @@ TEST_CASE("the doctor writes into a folder, or above one that is not there, and 
   CHECK(missing.problem.empty());
   CHECK(missing.path == (folder / "runs" / "of" / "today").string());
   CHECK(entries(folder.path()) == 0);
+  std::filesystem::create_symlink(folder / "nowhere", folder / "link");
+  CHECK(read_folder(folder / "link").problem == "No such file or directory");  // no run could make it
   const auto impossible = read_folder("/proc/self");
   CHECK_FALSE(impossible.problem.empty());
 }

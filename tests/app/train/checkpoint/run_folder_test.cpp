@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <lockstep/app/files/nearest_path.h>
 #include <lockstep/app/train/checkpoint/folder_lock.h>
 #include <lockstep/app/train/checkpoint/run_folder.h>
 #include <lockstep/support/error.h>
@@ -52,6 +53,21 @@ TEST_CASE("runs are numbered, and a folder in use is not used again") {
   CHECK_THROWS_AS(runs.front().create(), OutputError);  // it has its folder of checkpoints
   runs.front().create(/*again=*/true);
   CHECK_THROWS_AS(RunFolder("runs/lenet-0050").create(), OutputError);
+}
+
+TEST_CASE("the nearest path of a folder that is not there is what stands in its way, or holds it") {
+  const TempFolder folder;
+  write_file(folder / "file", "");
+  fs::create_symlink(folder / "nowhere", folder / "link");
+  const fs::path cases[][2] = {{folder.path(), folder.path()},
+                               {folder / "new" / "run", folder.path()},
+                               {folder / "file" / "run", folder / "file"},
+                               {folder / "link", folder / "link"},
+                               {folder / "link" / "run", folder / "link"},
+                               {"/nowhere", "/"}};
+  for (const auto& [path, nearest] : cases) CHECK(nearest_path(path) == nearest);
+  const InFolder inside(folder.path());
+  CHECK(fs::equivalent(nearest_path("new/run"), folder.path()));
 }
 
 TEST_CASE("a folder that cannot be made or written is found before anything is made") {

@@ -148,6 +148,18 @@ TEST_CASE("changed settings are those with another value, and the devices and te
   CHECK(changed_settings(Json(), planned).empty());
 }
 
+TEST_CASE("what a plan finds out is no setting that changes, whatever a run that goes on finds") {
+  const Json saved = {{"memory_estimate_bytes", 1},
+                      {"normalize_rows", 100},
+                      {"unreadable_images", {"a/b.png"}},
+                      {"ema", 0}},
+             planned = {{"memory_estimate_bytes", 2},
+                        {"normalize_rows", nullptr},
+                        {"unreadable_images", {"c/b.png"}},
+                        {"ema", .9}};
+  CHECK(changed_settings(saved, planned) == Json{{"ema", .9}});
+}
+
 // Its buffer is a part of the optimizer's state, or not.
 TEST_CASE("momentum may change where that is asked for, but not be turned on or off") {
   const std::vector<std::string> anyway = {"momentum"};
