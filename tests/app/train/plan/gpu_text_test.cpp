@@ -85,6 +85,9 @@ TEST_CASE("the plan of a run on GPUs says what is captured, and how gradients ar
   plan.trainer.allreduce = Allreduce::kNccl;
   CHECK_THAT(describe(plan), ContainsSubstring("summed after backward (buckets of at most 25 MB), by NCCL"));
   CHECK_THAT(describe(plan), ContainsSubstring("as two CUDA graphs with the sums between them"));
+  plan.trainer.shard = Shard::kOptimizer;
+  CHECK_THAT(describe(plan), ContainsSubstring("the sums between them and the fetches behind them"));
+  plan.trainer.shard = Shard::kNone;
   plan.trainer.replica.cuda_graph = CudaGraph::kOff;
   CHECK_THAT(describe(plan), ContainsSubstring("summed during backward"));
   CHECK_THAT(describe(plan), ContainsSubstring("queued kernel by kernel"));
