@@ -142,6 +142,7 @@ void GradientSync::hold_gradients(const Params& params) {
   *gradients_ = flat_zeros_like(params);
   if (options_.hook) gaps_ = gaps_of(gradients_->flat, numels);
   for (size_t i = 0; i < params.size(); ++i) params[i].mutable_grad() = gradients_->views[i];
+  dropped_ = false;
 }
 
 void GradientSync::detach() {
@@ -158,9 +159,9 @@ void GradientSync::on_gradient(int param) {
     return;
   }
   const torch::NoGradGuard no_grad;  // backward(create_graph) runs hooks with autograd
-  make_view(param);
+  const auto i = static_cast<size_t>(param);
+  dropped_ ? require_dense(i) : make_view(param);
   if (!buckets_->mark(param)) {
-    const auto i = static_cast<size_t>(param);
     fail(
         fmt::format("the gradient of {} [{}], parameter {} of {} of {}, came twice before wait()", names()[i],
                     fmt::join(parameters()[i].sizes(), ", "), i + 1, names().size(), module_->type()),
@@ -181,6 +182,7 @@ Work GradientSync::post(int bucket) {
   const auto& buckets = buckets_->buckets();
   const auto& range = buckets[static_cast<size_t>(bucket)];
   if (rooms_) return post_room(static_cast<size_t>(bucket));
+  if (dropped_) take(static_cast<size_t>(range.first), static_cast<size_t>(range.last));
   const auto gradients = gradients_->flat.narrow(0, range.begin, range.end - range.begin);
   if (!parts_->whole()) {
     return endpoint_.reduce_scatter(gradients, parts_->bounds(static_cast<size_t>(bucket)));
@@ -224,6 +226,31 @@ void GradientSync::restore_views() {
   for (size_t i = 0; i < parameters().size(); ++i) {
     if (!has_view(i)) parameters()[i].mutable_grad() = gradients_->views[i];
   }
+  dropped_ = false;
+}
+
+void GradientSync::drop_gradients() {
+  if (rooms_) return;
+  for (const auto& param : parameters()) param.mutable_grad().reset();
+  dropped_ = true;
+}
+
+void GradientSync::take_gradients() {
+  if (dropped_) take(0, parameters().size() - 1);
+  dropped_ = false;
+}
+
+// Fills the views of parameters [first, last] that have none now. The tensors of autograd are freed.
+void GradientSync::take(size_t first, size_t last) {
+  Params views, given;
+  for (size_t i = first; i <= last; ++i) {
+    if (has_view(i)) continue;
+    require_dense(i);
+    auto& grad = parameters()[i].mutable_grad();
+    views.push_back(gradients_->views[i]);
+    given.push_back(std::exchange(grad, gradients_->views[i]));
+  }
+  fill_views(views, given);
 }
 
 // zero_grad() may have dropped the view: then backward has left a tensor of its own, or none. So it has with
@@ -232,15 +259,19 @@ void GradientSync::make_view(int param) {
   const torch::NoGradGuard no_grad;
   const auto i = static_cast<size_t>(param);
   if (!rooms_ && has_view(i)) return;
-  auto& grad = parameters()[i].mutable_grad();
-  if (grad.defined() && grad.layout() != torch::kStrided) {
-    fail(
-        fmt::format("the gradient of {} is sparse, but gradients are summed in one dense buffer", names()[i]),
-        "make it dense: an embedding does with EmbeddingOptions::sparse(false)");
-  }
+  require_dense(i);
   if (rooms_) return rooms_->take(i);
+  auto& grad = parameters()[i].mutable_grad();
   grad.defined() ? gradients_->views[i].copy_(grad) : gradients_->views[i].zero_();
   grad = gradients_->views[i];
+}
+
+void GradientSync::require_dense(size_t param) {
+  const auto& grad = parameters()[param].grad();
+  if (!grad.defined() || grad.layout() == torch::kStrided) return;
+  fail(fmt::format("the gradient of {} is sparse, but gradients are summed in one dense buffer",
+                   names()[param]),
+       "make it dense: an embedding does with EmbeddingOptions::sparse(false)");
 }
 
 void GradientSync::fail(const std::string& what, const std::string& hint) {

@@ -155,6 +155,14 @@ class GradientSync {
   // backward pass within a no_sync() if you read flat_gradients() after it.
   void restore_views();
 
+  // For Trainer, before a step's only backward pass: drops each .grad, so that autograd hands its tensors
+  // over instead of adding them to zeros. They fill the flat buffer, and each .grad is its view again, when
+  // their bucket is posted; within a no_sync() when take_gradients() is called. On a GPU one kernel fills a
+  // bucket. A parameter whose grad_dtype is unset may have a gradient in bfloat16. The numbers are those of a
+  // backward pass on zero gradients. Does nothing with Shard::kGradients on several ranks.
+  void drop_gradients();
+  void take_gradients();
+
   // While one lives, backward only adds to the gradients, and nothing is posted: for all but the last
   // micro-batch of a step. May be nested.
   class [[nodiscard]] NoSync {
@@ -197,6 +205,8 @@ class GradientSync {
   void wait_for(Work& work);
   void hold_gradients(const Params& params);
   void make_view(int param);
+  void require_dense(size_t param);
+  void take(size_t first, size_t last);
   void post_and_wait();
   [[noreturn]] void fail(const std::string& what, const std::string& hint);
 
@@ -217,6 +227,7 @@ class GradientSync {
   std::vector<Work> works_;  // posted since the last wait()
   int paused_ = 0;           // NoSyncs that are alive
   bool unsummed_ = false;    // backward has added gradients within a NoSync since the last wait()
+  bool dropped_ = false;     // each .grad is a tensor of its own until it is taken
 };
 
 // A collective: gives all ranks the parameters and buffers of rank `root`. Call it in each replica's thread,

@@ -19,7 +19,7 @@ class Bf16WeightOf : public torch::autograd::Function<Bf16WeightOf> {
   }
 
   static variable_list backward(AutogradContext*, const variable_list& gradients) {
-    return {gradients[0].to(torch::kFloat32), torch::Tensor()};
+    return {gradients[0], torch::Tensor()};  // autograd converts it for a parameter that takes float alone
   }
 };
 

@@ -17,8 +17,8 @@ class Bf16Weights {
   void use(const std::vector<torch::Tensor>& params, const std::vector<torch::Tensor>& bf16_weights);
 
   // Returns the tensor that a layer computes with: param's bf16 weight if there is one and X's device is
-  // under autocast to bfloat16, else param. The bf16 weight's gradient becomes param's, as float. Returns an
-  // undefined tensor for an undefined param.
+  // under autocast to bfloat16, else param. The bf16 weight's gradient becomes param's: as float, or as it is
+  // where param's grad_dtype is unset. Returns an undefined tensor for an undefined param.
   torch::Tensor of(const torch::Tensor& param, const torch::Tensor& X) const;
 
  private:

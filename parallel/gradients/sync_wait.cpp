@@ -30,7 +30,7 @@ void GradientSync::wait() {
 
 // A summed gradient reaches the optimizer through its view.
 void GradientSync::require_views(const std::vector<int>& missing) {
-  if (rooms_) return;
+  if (rooms_ || dropped_) return;
   for (size_t i = 0; i < parameters().size(); ++i) {
     if (has_view(i) || std::find(missing.begin(), missing.end(), static_cast<int>(i)) != missing.end())
       continue;
@@ -73,7 +73,7 @@ void GradientSync::post_and_wait() {
   if (!gaps_.empty()) torch::_foreach_zero_(gaps_);
   works_.clear();
   buckets_->reset();
-  unsummed_ = false;
+  unsummed_ = dropped_ = false;
 }
 
 }  // namespace lockstep

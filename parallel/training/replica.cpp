@@ -71,6 +71,7 @@ StepParts Replica::captured_parts() {
                     sync_.no_sync();  // a replay runs no hooks: sync_.allreduce_all() follows it
                 if (gather_is_captured) gather(shape);
                 forward_backward(shape);
+                sync_.take_gradients();
                 if (alone()) update();
               },
           .sync =
@@ -220,6 +221,7 @@ void Replica::forward_backward(const StepShape& shape) try {
   require_held_parameters();
   wait_for_device();
 } catch (const std::exception&) {
+  sync_.restore_views();  // frees gradients that lie in the memory of a capture that has failed
   require_held_parameters();
   throw;
 }
@@ -234,7 +236,8 @@ void Replica::forward_backward(const StepShape& shape, size_t micro_batch) {
     require_usable(outcome, model_.metrics, endpoint_.device(), /*trains=*/true, [this] { return place(); });
   }
   const auto in_trace = span("backward");
-  sync_.restore_views();  // the user may have called zero_grad(), which drops them
+  // The user may have called zero_grad(), which drops the views.
+  hands_gradients_over(shape) ? sync_.drop_gradients() : sync_.restore_views();
   const auto loss = loss_scale_ ? loss_scale_->scaled(outcome.loss) : outcome.loss;
   if (!model_.weight) {
     (loss / shape.batch_rows).backward();

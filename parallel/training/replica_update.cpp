@@ -55,6 +55,9 @@ void Replica::keep_bf16_weights() {
   bf16_weights_ = flat_zeros_like(rounded);
   bf16_weights_.flat.copy_(params_.flat);
   model_.use_bf16_weights(bf16_weights_.views);
+  if (endpoint_.device().is_cpu()) return;
+  // Gradients stay in bfloat16, as the layers compute them, until they are added up in float.
+  for (const auto& param : sync_.parameters()) param.set_grad_dtype(std::nullopt);
 }
 
 void Replica::update() {

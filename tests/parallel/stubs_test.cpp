@@ -5,6 +5,7 @@
 #include <lockstep/models/layers/batch_norm/batch_norm_kernels.h>
 #include <lockstep/parallel/collectives/nccl_communicator.h>
 #include <lockstep/parallel/communicator.h>
+#include <lockstep/parallel/gradients/flat_fill.h>
 #include <lockstep/parallel/optimizer/flat_sgd.h>
 #include <lockstep/parallel/training/graphs/step_graph.h>
 #include <lockstep/support/cuda/info.h>
@@ -27,6 +28,8 @@ TEST_CASE("a build without CUDA says so wherever CUDA would be needed") {
              ContainsSubstring(expected));
   CHECK_THAT(refusal_and_hint<DeviceError>(
                  [] { flat_sgd(FlatSgdBuffers<float>{.size = 1}, {}, nullptr, nullptr, nullptr); }),
+             ContainsSubstring(expected));
+  CHECK_THAT(refusal_and_hint<DeviceError>([] { fill_flat(std::span<const FlatPiece<float>>(), nullptr); }),
              ContainsSubstring(expected));
   CHECK_FALSE(batch_norm_kernels_take(/*on_gpu=*/true));
 

@@ -20,6 +20,7 @@ void queue(const FlatSgdBuffers<T>& to, const FlatSgdOptions& options, const dou
       }
       to.params[i] -= static_cast<T>(*lr) * g;
       to.grads[i] = 0;
+      if (to.bf16) to.bf16[i] = to_bf16(static_cast<float>(to.params[i]));
     }
   });
 }
