@@ -15,6 +15,7 @@
 #include <string>
 #include <utility>
 
+#include <lockstep/support/class_loss.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -97,6 +98,8 @@ struct ClassTerms {
   std::shared_ptr<DeviceCopies> weights = nullptr;
   int64_t weight_count = 0;
 
+  bool plain() const { return smoothing == 0 && !weights; }
+
   // Undefined for none. Throws DataError for logits of another number of classes.
   torch::Tensor weight_for(const torch::Tensor& logits) const {
     if (!weights) return {};
@@ -111,6 +114,11 @@ struct ClassTerms {
 Outcome class_outcome(const torch::Tensor& output, const torch::Tensor& y, bool with_top5,
                       const ClassTerms& terms = {}) {
   const auto classes = class_numbers(y);
+  if (terms.plain() && class_loss_available(output, classes)) {
+    const auto found = class_loss(output, classes);
+    if (with_top5) return {found.loss, {found.top1, found.top5}};
+    return {found.loss, {found.top1}};
+  }
   const auto logits = wide(output);
   if (logits.dim() != 2) require_fitting(logits, classes);  // torch takes (n, classes, ...), too
   const auto weight = terms.weight_for(logits);

@@ -121,6 +121,13 @@ T exchange(unsigned mask, T value, const Source& source, const std::source_locat
 
 }  // namespace lockstep::testing
 
+namespace lockstep {
+
+// In place of that of support/cuda/kernel_failure.h.
+[[noreturn]] inline void fail_in_kernel(const char* words) { throw testing::EmulationError(words); }
+
+}  // namespace lockstep
+
 inline void __syncthreads(std::source_location where = std::source_location::current()) {
   using namespace lockstep::testing;
   current_block->meet(Group::kBlock, where);
