@@ -204,7 +204,7 @@ void Replica::gather_in_place(StepShape& shape) {
 }
 
 // The model's code runs here. If it gives a parameter other memory, torch may throw first.
-void Replica::forward_backward(const StepShape& shape) try {
+void Replica::forward_backward(StepShape& shape) try {
   for (size_t m = 0; m < shape.inputs.size(); ++m) {
     std::optional<GradientSync::NoSync> no_sync;  // the last micro-batch completes the gradients
     if (micro_shards_ || m + 1 < shape.inputs.size()) no_sync.emplace(sync_);
@@ -227,7 +227,7 @@ void Replica::forward_backward(const StepShape& shape) try {
 }
 
 // One micro-batch: adds its share of the gradient of the global batch's mean loss.
-void Replica::forward_backward(const StepShape& shape, size_t micro_batch) {
+void Replica::forward_backward(StepShape& shape, size_t micro_batch) {
   Outcome outcome;
   {
     const auto in_trace = span("forward");
@@ -240,7 +240,11 @@ void Replica::forward_backward(const StepShape& shape, size_t micro_batch) {
   hands_gradients_over(shape) ? sync_.drop_gradients() : sync_.restore_views();
   const auto loss = loss_scale_ ? loss_scale_->scaled(outcome.loss) : outcome.loss;
   if (!model_.weight) {
-    (loss / shape.batch_rows).backward();
+    auto& gradient = shape.loss_gradient;  // of loss / batch_rows, without that division
+    if (!gradient.defined() || gradient.scalar_type() != loss.scalar_type()) {
+      gradient = torch::full({}, 1. / static_cast<double>(shape.batch_rows), loss.options());
+    }
+    loss.backward(gradient);
     return add_to_sums(outcome, {});
   }
   (loss / shape.weights[-1]).backward();
@@ -260,6 +264,7 @@ void Replica::sync_gradients(const StepShape& shape) {
 
 void Replica::add_to_sums(const Outcome& outcome, const torch::Tensor& weight) {
   const torch::NoGradGuard no_grad;
+  if (add_on_gpu(outcome, weight, number_, sums_)) return;
   const auto sums = sums_of(outcome, weight);
   const auto bad = torch::where(torch::isfinite(sums[0]), never_, number_);
   sums_.narrow(0, 0, sums.numel()).add_(sums);

@@ -127,9 +127,9 @@ class Replica {
   StepTimestamps step_eagerly(StepShape& shape);
   void gather(StepShape& shape);
   void gather_in_place(StepShape& shape);
-  void forward_backward(const StepShape& shape);
+  void forward_backward(StepShape& shape);
   void weigh(StepShape& shape);
-  void forward_backward(const StepShape& shape, size_t micro_batch);
+  void forward_backward(StepShape& shape, size_t micro_batch);
   void sync_gradients(const StepShape& shape);
   void update();
   void update_parameters();

@@ -17,7 +17,8 @@ CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
 # The first pattern that is found in a kernel's name, in any case, decides.
 GROUPS = [("convolution", r"conv|xmma|cutlass|cudnn|sm90_|sm80_|wgrad|dgrad|fprop|winograd|cask"),
           ("lockstep's batch norm", r"batch_norm_"),
-          ("lockstep's SGD and gather", r"flat_sgd|gather_images"),
+          ("lockstep's SGD, gradients and gather", r"flat_sgd|flat_fill|gather_images"),
+          ("lockstep's loss and sums", r"class_loss|number_sums"),
           ("matmul", r"gemm|cublas|splitk"),
           ("softmax, loss", r"softmax|nll"),
           ("reduction", r"reduce"),

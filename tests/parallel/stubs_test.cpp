@@ -8,6 +8,8 @@
 #include <lockstep/parallel/gradients/flat_fill.h>
 #include <lockstep/parallel/optimizer/flat_sgd.h>
 #include <lockstep/parallel/training/graphs/step_graph.h>
+#include <lockstep/parallel/training/number_sums.h>
+#include <lockstep/support/cuda/class_loss_kernels.h>
 #include <lockstep/support/cuda/info.h>
 #include <lockstep/tests/skip.h>
 #include <lockstep/tests/support/refusal.h>
@@ -31,6 +33,10 @@ TEST_CASE("a build without CUDA says so wherever CUDA would be needed") {
              ContainsSubstring(expected));
   CHECK_THAT(refusal_and_hint<DeviceError>([] { fill_flat(std::span<const FlatPiece<float>>(), nullptr); }),
              ContainsSubstring(expected));
+  CHECK_THAT(refusal_and_hint<DeviceError>([] { add_numbers({}, nullptr); }), ContainsSubstring(expected));
+  CHECK_THAT(refusal_and_hint<DeviceError>([] { class_loss_forward(ClassLossForward<float>(), nullptr); }),
+             ContainsSubstring(expected));
+  CHECK_FALSE(class_loss_kernels_take(/*gpu_memory=*/true));
   CHECK_FALSE(batch_norm_kernels_take(/*on_gpu=*/true));
 
   const std::string nccl = "this lockstep was built without NCCL";

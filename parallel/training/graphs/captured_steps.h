@@ -31,6 +31,7 @@ struct StepShape {
   // If the model has a weight: (micro-batches + 1) double on the device, each one's and the sum over all
   // replicas.
   torch::Tensor weights;
+  torch::Tensor loss_gradient;  // (), of the loss's dtype: 1 / batch_rows, with which backward begins
 
   // For CapturedSteps alone.
   int eager_steps = 0;
