@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -318,7 +319,6 @@ TEST_CASE("a call that one process alone makes in a callback is an error in all,
   for (const auto& [name, call] : cases) {
     for (const int64_t after : {int64_t{2}, kSteps, kSteps + 1}) {  // steps; the last one: after the epoch
       for (const int caller : {0, 1}) {
-        if (after < kSteps && name != cases[0].name) continue;  // the processes look for a second or two
         INFO(name << " in process " << caller << " after " << after);
         const auto errors =
             in_processes({1, 1}, with_momentum(), [&, &call = call](int process, const TrainerOptions& own) {
@@ -334,8 +334,8 @@ TEST_CASE("a call that one process alone makes in a callback is an error in all,
                 train_epochs(trainer, options);
               } catch (const UsageError& error) {
                 return error.message();
-              } catch (const PeerError&) {
-                return std::string("peer");
+              } catch (const std::logic_error&) {  // of these processes: by Gloo it is a PeerError
+                return std::string("other collectives");
               }
               return std::string();
             });
@@ -343,7 +343,7 @@ TEST_CASE("a call that one process alone makes in a callback is an error in all,
         const auto& first = caller == 0 ? calls : ends;
         const auto& other = caller == 0 ? ends : calls;
         const auto expected = after < kSteps
-                                  ? std::string("peer")
+                                  ? std::string("other collectives")
                                   : "the process of rank 1 " + other + " where that of rank 0 " + first;
         CHECK(errors == std::vector(2, expected));
       }
