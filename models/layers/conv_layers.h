@@ -25,7 +25,7 @@ NormPtr make_batch_norm(int64_t channels);
 // on, which was a third of the squared error of ResNet-18's logits, for a thousandth of its multiplications.
 enum class Input { kImages, kActivations };
 
-// What a residual block adds to its last batch normalisation.
+// The values that a residual block adds to its last batch normalisation.
 struct Shortcut {
   torch::Tensor values = {};  // undefined for none
   torch::Tensor bias = {};    // (c), is added to `values` with them; undefined for none

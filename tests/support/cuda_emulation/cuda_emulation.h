@@ -36,7 +36,7 @@ struct EmulationError : std::logic_error {
   using std::logic_error::logic_error;
 };
 
-// Of threads, and of blocks. kMixed: threads forward, blocks in another order than both.
+// The order of threads and of blocks. kMixed: threads forward, blocks in an order unlike both.
 enum class ThreadOrder { kForward, kBackward, kMixed };
 enum class BlockTiming { kOneByOne, kAllAtOnce };  // the latter for kernels without __shared__ variables
 

@@ -3,6 +3,7 @@
 
 #include <lockstep/tests/catch.h>
 #include <functional>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -236,13 +237,17 @@ TEMPLATE_TEST_CASE("the mask has a bit for each value that ReLU passes, and dz i
   for (const auto& [rows, c] : {std::pair(int64_t{13}, int64_t{8}), {37, 40}, {67, 104}, {9, 3}, {5, 12}}) {
     INFO(rows << " x " << c << (residual ? " with a residual" : ""));
     LayerArrays<TestType> layer(rows, c, residual);
+    // Channel 0: z is the residual's, often exactly 0, or 0. Channel 1: NaN, which passes, as in torch.
+    for (int64_t row = 0; row < rows; ++row) layer.x[static_cast<size_t>(row * c)] = from_float<TestType>(5);
+    layer.bias[0] = 0;
+    layer.x[1] = from_float<TestType>(std::numeric_limits<float>::quiet_NaN());
     layer.run(FibreLaunch{});
     const auto vector = static_cast<size_t>(batch_norm_vector(c, sizeof(TestType)));
     std::vector<uint8_t> expected(layer.mask.size());
     std::vector<double> sums(layer.channels());
     size_t passed = 0;
     for (size_t i = 0; i < layer.elements(); ++i) {
-      const bool passes = to_float(layer.y[i]) > 0;
+      const bool passes = !(to_float(layer.y[i]) <= 0);
       passed += passes;
       if (passes) expected[i / vector] = static_cast<uint8_t>(expected[i / vector] | 1u << i % vector);
       const float dz = passes ? to_float(layer.dy[i]) : 0;
