@@ -84,7 +84,7 @@ class EpochLoop {
       tell(run.step_ + 1);
       trainer_.step(batch_of(order, run.step_, options_.batch_size), epoch);
       ++run.step_;
-      if (options_.after_step) options_.after_step(run);
+      if (options_.after_step) call(options_.after_step, run);
       // The callback may have loaded a state or left out steps.
       run.step_ = std::min(trainer_.steps_taken() - epoch * steps_, steps_);
       const bool goes_back = run.step_ < 0, last = run.step_ == steps_;
@@ -96,8 +96,22 @@ class EpochLoop {
       votes_.agree_now(0);  // nothing is on its way when the processes part
       return false;
     }
-    if (options_.after_epoch) options_.after_epoch(run);
+    if (options_.after_epoch) call(options_.after_epoch, run);
     return agreed_now(run) == 0;
+  }
+
+  // An exception within an epoch ends the other processes' next step. At its end they compare their calls,
+  // and have not done so if this callback has made the same ones.
+  void call(const std::function<void(EpochRun&)>& callback, EpochRun& run) try {
+    callback(run);
+  } catch (const std::exception&) {
+    if (run.step_ == steps_ && !trainer_.calls_differ_) {
+      try {
+        trainer_.require_same_history(CommonCall::kLeaveEpoch);
+      } catch (const std::exception&) {  // the others' error; this one's says more
+      }
+    }
+    throw;
   }
 
   // Votes travel on a way of their own: a process whose callback calls the trainer alone would wait there,

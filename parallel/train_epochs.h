@@ -50,12 +50,13 @@ struct EpochOptions {
   std::function<std::vector<int64_t>(int64_t epoch)> order = {};
   // Called in every process after each step and each whole epoch, in the thread that calls train_epochs().
   // They may call the trainer: evaluate(), state() and other calls that all processes make, in all of them.
-  // Where one process alone calls it, all get an error: UsageError at the end of an epoch, PeerError in it.
+  // Where one process alone calls it, all get an error: UsageError at the end of an epoch, PeerError in it
+  // (over NCCL, which does not compare collectives, it may come with the timeout).
   // After load() and leave_out_step() the loop goes on from steps_taken(), also in another epoch; in a later
   // one after this epoch's after_epoch. A training that goes on behind the last step of an epoch does not
   // call after_epoch for that one: save there, after observe_loss(), what is to go on there.
   // Trainer::step() has returned; take_sums() waits for the step. After an exception of theirs the others get
-  // a PeerError when this process leaves. May be empty.
+  // a PeerError: in an epoch when this process's trainer ends, at its end at once. May be empty.
   std::function<void(EpochRun&)> after_step = {};
   std::function<void(EpochRun&)> after_epoch = {};
 };

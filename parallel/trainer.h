@@ -261,6 +261,7 @@ class Trainer {
   StepTimes times_;                                            // since the last take_times()
   int64_t steps_taken_ = 0;
   const std::unique_ptr<StepHistory> history_;  // of the steps that this trainer has taken
+  bool calls_differ_ = false;                   // by the last require_same_history()
   LrState lr_state_;
   int64_t rows_ = 0;                         // since the last take_sums()
   std::map<size_t, int64_t> steps_of_rows_;  // how many steps had so many rows

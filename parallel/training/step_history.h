@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-// All processes make it at the same point.
-enum class CommonCall { kTakeSums, kState, kCheckSync, kEvaluate, kPredict, kEndEpoch };
+// All processes make it at the same point. kLeaveEpoch: a callback has thrown where an epoch ends.
+enum class CommonCall { kTakeSums, kState, kLoad, kCheckSync, kEvaluate, kPredict, kEndEpoch, kLeaveEpoch };
 
 class StepHistory {
  public:

@@ -12,6 +12,25 @@
 #include <lockstep/support/error.h>
 
 namespace lockstep {
+namespace {
+
+// told: a CommonCall, or any number, where a transport has mixed up two collectives.
+const char* name_of_call(double told) {
+  constexpr std::pair<CommonCall, const char*> kNames[] = {
+      {CommonCall::kTakeSums, "calls take_sums()"},
+      {CommonCall::kState, "calls state()"},
+      {CommonCall::kLoad, "calls load()"},
+      {CommonCall::kCheckSync, "calls check_sync()"},
+      {CommonCall::kEvaluate, "calls evaluate()"},
+      {CommonCall::kPredict, "calls predict()"},
+      {CommonCall::kEndEpoch, "is at the end of an epoch"}};
+  for (const auto& [call, name] : kNames) {
+    if (static_cast<double>(call) == told) return name;
+  }
+  return "does something else";
+}
+
+}  // namespace
 
 // The sums of all replicas are added by their place.
 void Trainer::agree_on_metrics() const {
@@ -55,6 +74,7 @@ void Trainer::agree_on_batches() const {
 // A collective of replicas, not of processes, as steps are: processes that have taken other numbers of steps
 // meet in it, or get the error of two collectives that differ.
 void Trainer::require_same_history(CommonCall call) {
+  calls_differ_ = false;
   if (world_size() == local_size()) return;  // one caller makes all calls
   wait_for_steps(0);
   const auto told = gather_over_ranks([&](size_t i) {
@@ -64,18 +84,24 @@ void Trainer::require_same_history(CommonCall call) {
         .to(workers_.devices()[i]);
   });
   const auto of = [&](int rank, int i) { return told[rank][i].item<double>(); };
-  constexpr const char* kCalls[] = {"calls take_sums()", "calls state()",   "calls check_sync()",
-                                    "calls evaluate()",  "calls predict()", "is at the end of an epoch"};
   constexpr const char* kGiven[] = {"", "numbers of steps", "rows", "learning rates"};
   for (int rank = 1; rank < world_size(); ++rank) {
     if (of(rank, 0) != of(0, 0)) {
-      throw UsageError(
-          fmt::format("the process of rank {} {} where that of rank 0 {}", rank,
-                      kCalls[static_cast<size_t>(of(rank, 0))], kCalls[static_cast<size_t>(of(0, 0))]),
-          "make the same calls in all processes, also in callbacks of train_epochs()");
+      calls_differ_ = true;
+      for (const int leaver : {0, rank}) {
+        if (of(leaver, 0) != static_cast<double>(CommonCall::kLeaveEpoch)) continue;
+        throw PeerError(fmt::format("the process of rank {} left train_epochs() by an exception", leaver),
+                        "see the error of that process");
+      }
+      throw UsageError(fmt::format("the process of rank {} {} where that of rank 0 {}", rank,
+                                   name_of_call(of(rank, 0)), name_of_call(of(0, 0))),
+                       "make the same calls in all processes, also in callbacks of train_epochs()");
     }
+    if (call == CommonCall::kLoad || call == CommonCall::kLeaveEpoch)
+      continue;  // take no part in what follows
     for (int i = 1; i < 4; ++i) {
       if (of(rank, i) == of(0, i)) continue;
+      calls_differ_ = true;
       throw UsageError(
           fmt::format("the process of rank {} has given other {} than that of rank 0", rank, kGiven[i]),
           "every process calls Trainer::step() with the same rows and epoch, and sets the same rate");

@@ -109,8 +109,8 @@ void require_loss_scale(const LossScaleState& state) {
 TrainState Trainer::state(const TensorAllocator& memory) {
   const torch::NoGradGuard no_grad;
   const bool leads = first_rank() == 0;
-  follow_requires_grad();
   require_same_history(CommonCall::kState);
+  follow_requires_grad();
   TrainState state;
   auto weights = copies_of(0, /*averaged=*/false, leads ? &memory : nullptr);
   state.steps = steps_taken_;
@@ -180,6 +180,7 @@ void Trainer::require_fitting(const TrainState& state) {
 void Trainer::load(const TrainState& state) {
   const torch::NoGradGuard no_grad;
   wait_for_steps(0);
+  require_same_history(CommonCall::kLoad);
   follow_requires_grad();
   require_held_parameters();
   const bool leads = first_rank() == 0;

@@ -308,6 +308,46 @@ TEST_CASE("an exception of a callback ends the call, and other processes notice"
   }
 }
 
+TEST_CASE("an exception at the end of an epoch ends the other processes at once, and trainers go on") {
+  struct Case {
+    bool after_epoch, evaluates;  // the others, before they end the epoch
+    std::vector<int> throwers;
+    std::vector<std::string> errors;
+  };
+  const std::string left = "the process of rank 1 left train_epochs() by an exception";
+  const Case cases[] = {{false, false, {1}, {left, "enough"}},
+                        {true, false, {1}, {left, "enough"}},
+                        {true, true, {1}, {left, "enough"}},
+                        {false, false, {0, 1}, {"enough", "enough"}},
+                        {true, true, {0, 1}, {"enough", "enough"}}};
+  for (const auto& [after_epoch, evaluates, throwers, expected] : cases) {
+    INFO(after_epoch << evaluates << throwers.size());
+    const auto told = in_processes({1, 1}, with_momentum(),
+                                   [&, &throwers = throwers, evaluates = evaluates,
+                                    after_epoch = after_epoch](int process, const TrainerOptions& own) {
+                                     auto trainer = trainer_of(own);
+                                     auto options = epochs(2);
+                                     const auto at_end = [&](EpochRun& run) {
+                                       if (run.step() < kSteps) return;
+                                       if (std::ranges::count(throwers, process) > 0) throw Mishap("enough");
+                                       if (evaluates) trainer.evaluate();
+                                     };
+                                     (after_epoch ? options.after_epoch : options.after_step) = at_end;
+                                     std::string error;
+                                     try {
+                                       train_epochs(trainer, options);
+                                     } catch (const Mishap& mishap) {
+                                       error = mishap.what();
+                                     } catch (const PeerError& peer) {
+                                       error = peer.message();
+                                     }
+                                     trainer.evaluate();  // all can still meet
+                                     return error;
+                                   });
+    CHECK(told == expected);
+  }
+}
+
 TEST_CASE("a call that one process alone makes in a callback is an error in all, and no wait") {
   struct Case {
     const char* name;
@@ -315,7 +355,9 @@ TEST_CASE("a call that one process alone makes in a callback is an error in all,
   };
   const Case cases[] = {{"evaluate()", [](auto& trainer) { trainer.evaluate(); }},
                         {"take_sums()", [](auto& trainer) { trainer.take_sums(); }},
-                        {"state()", [](auto& trainer) { trainer.state(); }}};
+                        {"state()", [](auto& trainer) { trainer.state(); }},
+                        {"load()", [](auto& trainer) { trainer.load({}); }},
+                        {"predict()", [](auto& trainer) { trainer.predict(rows_on_device(8)); }}};
   for (const auto& [name, call] : cases) {
     for (const int64_t after : {int64_t{2}, kSteps, kSteps + 1}) {  // steps; the last one: after the epoch
       for (const int caller : {0, 1}) {

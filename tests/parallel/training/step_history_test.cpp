@@ -15,7 +15,8 @@ namespace {
 
 const std::function<void(Trainer&)> kCompares[] = {
     [](Trainer& trainer) { trainer.take_sums(); }, [](Trainer& trainer) { trainer.evaluate(); },
-    [](Trainer& trainer) { trainer.state(); }, [](Trainer& trainer) { trainer.check_sync(); }};
+    [](Trainer& trainer) { trainer.state(); }, [](Trainer& trainer) { trainer.check_sync(); },
+    [](Trainer& trainer) { trainer.predict(rows_on_device(8)); }};
 
 // The refusal of each process after these steps; empty: none.
 std::vector<std::string> told(const std::function<void(int process, Trainer&)>& steps,
