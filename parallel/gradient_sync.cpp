@@ -159,9 +159,9 @@ void GradientSync::on_gradient(int param) {
     return;
   }
   const torch::NoGradGuard no_grad;  // backward(create_graph) runs hooks with autograd
-  const auto i = static_cast<size_t>(param);
-  dropped_ ? require_dense(i) : make_view(param);
+  if (!dropped_) make_view(param);
   if (!buckets_->mark(param)) {
+    const auto i = static_cast<size_t>(param);
     fail(
         fmt::format("the gradient of {} [{}], parameter {} of {} of {}, came twice before wait()", names()[i],
                     fmt::join(parameters()[i].sizes(), ", "), i + 1, names().size(), module_->type()),
@@ -245,7 +245,6 @@ void GradientSync::take(size_t first, size_t last) {
   Params views, given;
   for (size_t i = first; i <= last; ++i) {
     if (has_view(i)) continue;
-    require_dense(i);
     auto& grad = parameters()[i].mutable_grad();
     views.push_back(gradients_->views[i]);
     given.push_back(std::exchange(grad, gradients_->views[i]));
@@ -259,19 +258,15 @@ void GradientSync::make_view(int param) {
   const torch::NoGradGuard no_grad;
   const auto i = static_cast<size_t>(param);
   if (!rooms_ && has_view(i)) return;
-  require_dense(i);
-  if (rooms_) return rooms_->take(i);
   auto& grad = parameters()[i].mutable_grad();
+  if (grad.defined() && grad.layout() != torch::kStrided) {
+    fail(
+        fmt::format("the gradient of {} is sparse, but gradients are summed in one dense buffer", names()[i]),
+        "make it dense: an embedding does with EmbeddingOptions::sparse(false)");
+  }
+  if (rooms_) return rooms_->take(i);
   grad.defined() ? gradients_->views[i].copy_(grad) : gradients_->views[i].zero_();
   grad = gradients_->views[i];
-}
-
-void GradientSync::require_dense(size_t param) {
-  const auto& grad = parameters()[param].grad();
-  if (!grad.defined() || grad.layout() == torch::kStrided) return;
-  fail(fmt::format("the gradient of {} is sparse, but gradients are summed in one dense buffer",
-                   names()[param]),
-       "make it dense: an embedding does with EmbeddingOptions::sparse(false)");
 }
 
 void GradientSync::fail(const std::string& what, const std::string& hint) {

@@ -205,7 +205,6 @@ class GradientSync {
   void wait_for(Work& work);
   void hold_gradients(const Params& params);
   void make_view(int param);
-  void require_dense(size_t param);
   void take(size_t first, size_t last);
   void post_and_wait();
   [[noreturn]] void fail(const std::string& what, const std::string& hint);

@@ -184,9 +184,11 @@ class Replicas {
 
   // Goes on from process 0's state; the argument of other processes is ignored: so that all do the same, let
   // process 0 alone look whether there is a checkpoint, and give load() state() if there is none. Sums not
-  // yet taken are dropped. Tensors are written in place, optimizers get new states. Values travel one tensor
-  // at a time: no other process holds all of the state beside what its replicas keep. With another number of
-  // replicas than the state's all get rank 0's buffers and generators. Throws WeightsError in every process,
+  // yet taken are dropped. Tensors are written in place, optimizers get new states. Weights and optimizers
+  // travel one tensor at a time, and one parameter's state is there at a time beside what the replicas keep;
+  // buffers and kept tensors of all replicas travel at once. With another number of replicas than the state's
+  // all get rank 0's buffers and generators. After an error on the way, such as a process that ends, weights
+  // and optimizers have some of the state: load it again. Throws WeightsError in every process,
   // and changes nothing, if the state is of other modules, optimizers or kept tensors, or of kept tensors of
   // another number of replicas; and where a kept tensor is defined, but has another shape or dtype.
   void load(const TrainState& state) { loop_.load(state); }

@@ -48,10 +48,12 @@ class CrossEntropy : public torch::autograd::Function<CrossEntropy> {
     });
     context->save_for_backward({given, labels, largest, inverse});
     context->mark_non_differentiable({counts});
+    context->set_materialize_grads(false);  // else each backward would fill zeros for the counts
     return {loss, counts};
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    if (!gradients[0].defined()) return {torch::Tensor(), torch::Tensor()};
     const auto saved = context->get_saved_variables();
     const auto& given = saved[0];
     const auto& labels = saved[1];

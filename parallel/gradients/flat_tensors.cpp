@@ -19,6 +19,7 @@ void fill_view(const torch::Tensor& view, const torch::Tensor& tensor) {
 
 // Returns true if the kernel can read the tensor's memory, whose elements lie as those of the view.
 bool lies_as(const torch::Tensor& view, const torch::Tensor& tensor) {
+  if (tensor.layout() != torch::kStrided) return false;
   if (tensor.is_conj() || tensor.is_neg() || tensor._is_zerotensor()) return false;
   if (!view.is_non_overlapping_and_dense() || tensor.sizes() != view.sizes()) return false;
   for (int64_t d = 0; d < view.dim(); ++d) {

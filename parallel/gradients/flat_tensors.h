@@ -47,8 +47,9 @@ std::vector<torch::Tensor> gaps_of(const torch::Tensor& flat, std::span<const in
 // gaps, otherwise it is a copy.
 torch::Tensor in_memory_order(const torch::Tensor& tensor);
 
-// Writes tensors into views of a flat buffer of real numbers, one each: zeros for an undefined one. All are
-// dense, and on one device; they may differ in dtype. On a GPU one kernel writes up to 96 tensors.
+// Writes tensors into views of a flat buffer of real numbers, one each: zeros for an undefined one. The
+// views are dense; the tensors may be sparse. All are on one device, and may differ in dtype. On a GPU one
+// kernel writes up to 96 tensors.
 void fill_views(std::span<const torch::Tensor> views, std::span<const torch::Tensor> tensors);
 
 // Moves the values of these parameters into a flat buffer. Each parameter becomes a view of it and stays the

@@ -122,7 +122,7 @@ TrainState state_of_first(ReplicaLoop& loop, const TrainState& given) {
   throw WeightsError("process 0 does not take the state that it was given", kStateHint);
 }
 
-// A collective: rank 0's values of a tensor. No rank has those of two at a time beside what it keeps.
+// A collective: rank 0's values of a tensor.
 torch::Tensor values_of_first(const torch::Tensor& saved, Endpoint& endpoint) {
   if (saved.numel() == 0) return saved;
   const auto options = torch::dtype(saved.scalar_type()).device(endpoint.device());

@@ -228,6 +228,8 @@ void Replica::forward_backward(StepShape& shape) try {
 
 // One micro-batch: adds its share of the gradient of the global batch's mean loss.
 void Replica::forward_backward(StepShape& shape, size_t micro_batch) {
+  const bool handed_over = hands_gradients_over(shape);
+  if (handed_over) sync_.drop_gradients();  // before a loss_sum that has backward passes of its own
   Outcome outcome;
   {
     const auto in_trace = span("forward");
@@ -236,8 +238,7 @@ void Replica::forward_backward(StepShape& shape, size_t micro_batch) {
     require_usable(outcome, model_.metrics, endpoint_.device(), /*trains=*/true, [this] { return place(); });
   }
   const auto in_trace = span("backward");
-  // The user may have called zero_grad(), which drops the views.
-  hands_gradients_over(shape) ? sync_.drop_gradients() : sync_.restore_views();
+  if (!handed_over) sync_.restore_views();  // the user may have called zero_grad(), which drops them
   const auto loss = loss_scale_ ? loss_scale_->scaled(outcome.loss) : outcome.loss;
   if (!model_.weight) {
     auto& gradient = shape.loss_gradient;  // of loss / batch_rows, without that division

@@ -147,8 +147,10 @@ class Replica {
   // Returns true if nothing happens to the gradients between backward and update.
   bool alone() const { return endpoint_.world_size() == 1 && !options_.sync.hook; }
   // Returns true if autograd hands the gradients of this step over: on a GPU, where nothing is added to them.
+  // The kernel that takes them writes float and double.
   bool hands_gradients_over(const StepShape& shape) const {
-    return !endpoint_.device().is_cpu() && shape.inputs.size() == 1 && !micro_shards_ && !shares_updates();
+    return !endpoint_.device().is_cpu() && params_.flat.element_size() >= 4 && shape.inputs.size() == 1 &&
+           !micro_shards_ && !shares_updates();
   }
   // Returns true if each rank updates a part of the parameters, and gives it to the others.
   bool shares_updates() const { return options_.sync.shard != Shard::kNone && endpoint_.world_size() > 1; }

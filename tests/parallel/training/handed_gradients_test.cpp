@@ -60,6 +60,28 @@ class RoundedLayersImpl : public torch::nn::Module {
   torch::Tensor inner_, bias_, outer_;
 };
 
+// Two heads, of which the second has a backward pass of its own within the loss.
+struct TwoHeadsImpl : torch::nn::Module {
+  TwoHeadsImpl() {
+    const auto weight = torch::arange(7840, torch::kFloat32).mul(.7).sin().mul(.1).view({784, 10});
+    first = register_parameter("first", weight);
+    second = register_parameter("second", weight.flip(0).contiguous());
+  }
+  torch::Tensor loss(const Batch& in) const {
+    const auto X = in.input().flatten(1);
+    const auto of_head = [&](const torch::Tensor& weight) {
+      return torch::cross_entropy_loss(X.mm(weight), in.target(), {}, torch::Reduction::Sum);
+    };
+    (of_head(second) * .01).backward();
+    return of_head(first);
+  }
+  torch::Tensor first, second;
+};
+
+ModelFactory two_heads() {
+  return model_factory<TwoHeadsImpl>().loss([](TwoHeadsImpl& net, const Batch& in) { return net.loss(in); });
+}
+
 ModelFactory rounded_layers(bool spare = false) { return model_factory<RoundedLayersImpl>(spare); }
 
 TrainerOptions handing_options(const DeviceList& devices) {
@@ -243,6 +265,18 @@ TEST_CASE("on GPUs a parameter that backward does not reach is named, or its gra
     INFO(expected[i].name);
     CHECK(max_difference(found[i].tensor, expected[i].tensor) < 1e-5);
   }
+}
+
+TEST_CASE("on GPUs gradients of a backward pass within the loss count as on a CPU") {
+  const auto graph = GENERATE(CudaGraph::kOff, CudaGraph::kOn);
+  auto options = handing_options({torch::kCPU});
+  const auto expected = weights_after_steps(two_heads(), options);
+  options.devices = {fake_gpu(0)};
+  options.replica.cuda_graph = graph;
+  const auto found = weights_after_steps(two_heads(), options);
+  const auto untrained = TwoHeadsImpl();
+  CHECK(max_difference(expected[1].tensor, untrained.second) > 1e-3);
+  for (size_t i = 0; i < 2; ++i) CHECK(max_difference(found[i].tensor, expected[i].tensor) < 1e-5);
 }
 
 TEST_CASE("a step that is not finite is told on GPUs, where one kernel sums losses") {
