@@ -26,8 +26,12 @@ torch::Tensor bytes_or_none(const torch::Tensor& bytes) {
 TrainState with_tensors(const TrainState& given) {
   const auto require = [](const std::string& prefix, const std::vector<NamedTensor>& tensors) {
     for (const auto& [name, tensor] : tensors) {
-      if (tensor.defined()) continue;
-      throw WeightsError(fmt::format("{} of the state is undefined", prefixed(prefix, name)), kStateHint);
+      const auto* const what = !tensor.defined()                    ? "is undefined"
+                               : tensor.is_meta()                   ? "has no values"
+                               : tensor.layout() != torch::kStrided ? "is sparse"
+                                                                    : nullptr;
+      if (!what) continue;
+      throw WeightsError(fmt::format("{} of the state {}", prefixed(prefix, name), what), kStateHint);
     }
   };
   auto state = given;

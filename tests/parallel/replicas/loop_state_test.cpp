@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <tuple>
 
 #include <lockstep/data/train_checkpoint.h>
 #include <lockstep/support/error.h>
@@ -199,18 +200,29 @@ TEST_CASE("a state of something else is refused in every process, and changes no
   }
 }
 
-TEST_CASE("a state with an undefined tensor is refused in every process before it travels") {
-  for (const auto& layout : {Layout{2}, Layout{1, 1}}) {
-    const auto found = on_layout(layout, [](const ReplicasOptions& options) {
+TEST_CASE("a state with a tensor that has no values is refused in every process before it travels") {
+  const std::function<std::pair<torch::Tensor, const char*>(const torch::Tensor&)> ways[] = {
+      [](const torch::Tensor&) { return std::pair(torch::Tensor(), "is undefined"); },
+      [](const torch::Tensor& weight) {
+        return std::pair(torch::empty_like(weight, torch::kMeta), "has no values");
+      },
+      [](const torch::Tensor& weight) { return std::pair(weight.to_sparse(), "is sparse"); }};
+  const auto layout = GENERATE(Layout{2}, Layout{1, 1});
+  for (const auto& way : ways) {
+    std::string what;
+    const auto found = on_layout(layout, [&](const ReplicasOptions& options) {
       auto loop = new_loop(options, kOptimizers[0].second);
       take_steps(*loop, 1);
       auto state = loop->state();
-      if (loop->is_first()) named(state.model, "net.0.weight") = torch::Tensor();
+      if (loop->is_first()) {
+        auto& weight = named(state.model, "net.0.weight");
+        std::tie(weight, what) = way(weight);
+      }
       const auto refusal = refusal_of<WeightsError>([&] { loop->load(state); });
       take_steps(*loop, 2);  // it can be used afterwards
       return refusal;
     });
-    CHECK(found[0] == "model.net.0.weight of the state is undefined");
+    CHECK(found[0] == "model.net.0.weight of the state " + what);
     if (found.size() > 1) CHECK(found[1] == "process 0 does not take the state that it was given");
   }
 }
