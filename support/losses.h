@@ -32,8 +32,8 @@ struct OutputLoss {
 //
 // Throws DataError for labels that are no integers, and, on a CPU, that are not among the classes. That
 // includes -100, torch's ignore_index: a row without a class would still count in the mean loss. On a GPU
-// labels are not looked at, since the host would have to wait for it: torch ends the process's work there by
-// a device-side assertion.
+// labels are not looked at, since the host would have to wait for it: a kernel ends the process's work there
+// by a device-side assertion.
 OutputLoss classification(std::optional<int64_t> classes = std::nullopt);
 
 struct ClassificationOptions {
