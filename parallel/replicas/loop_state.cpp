@@ -69,7 +69,7 @@ std::vector<NamedTensor> of_forms(const std::vector<NamedTensor>& forms) {
   return tensors;
 }
 
-// What every process needs of a state before the values of weights and optimizers, as one list of tensors.
+// The part of a state that every process needs before the values of weights and optimizers come, as one list.
 std::vector<NamedTensor> told_first(const TrainState& state) {
   std::vector<NamedTensor> all = {{"steps", torch::full({1}, state.steps, torch::kInt64)}};
   append(all, with_prefix("model", forms_of(state.model)));

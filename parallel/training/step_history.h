@@ -1,5 +1,5 @@
-// What processes compare of their trainers: the call that they make, and the rows and rates that each was
-// given, as two numbers. Each process's own caller gives them, and nothing else would tell that they differ.
+// Processes compare the call that they make of their trainers, and the rows and rates that each was given, as
+// two numbers. Each process's own caller gives them, and nothing else would tell that they differ.
 #pragma once
 
 #include <cstdint>
