@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <lockstep/models/costs.h>
+#include <lockstep/models/layers/batch_norm/batch_norm_relu.h>
 #include <lockstep/models/layers/cpu/kernels.h>
 #include <lockstep/models/resnet18.h>
 #include <lockstep/support/error.h>
@@ -73,19 +74,19 @@ TEST_CASE("weights, gradients and activations are in channels_last") {
   const torch::NoGradGuard no_grad;
   const auto layers = net->named_modules("", /*include_self=*/false);
   const auto first = [&] { return layers["0"]->as<torch::nn::Conv2dImpl>()->forward(X); };
-  auto h = first();
-  CHECK(in_channels_last(h));
+  TwoUses h{first(), first()};
+  CHECK(in_channels_last(h.first));
   int blocks = 0;
   for (const auto& layer : layers) {
     auto* block = layer.value()->as<ResidualImpl>();
     if (!block) continue;
     h = block->forward(h);
-    INFO(layer.key() << ": " << h.sizes() << " with strides " << h.strides());
-    CHECK(in_channels_last(h));
+    INFO(layer.key() << ": " << h.first.sizes() << " with strides " << h.first.strides());
+    CHECK(in_channels_last(h.first));
     ++blocks;
   }
   CHECK(blocks == 8);
-  CHECK(h.sizes() == std::vector<int64_t>{4, 64, 4, 4});
+  CHECK(h.first.sizes() == std::vector<int64_t>{4, 64, 4, 4});
 
   // A weight in torch's default format gives a result in that format.
   auto weight = layers["0"]->named_parameters()["weight"];
