@@ -25,6 +25,16 @@ torch::Tensor by_torch(const NormPtr& norm, const torch::Tensor& h, const torch:
   return torch::relu_(y);
 }
 
+// The kernels count batches in int64. Module::to(dtype) gives the counter that dtype: then it is counted
+// here.
+torch::Tensor counter_for_kernels(const BatchNorm2dImpl& norm) {
+  const torch::NoGradGuard no_grad;
+  const auto& batches = norm.num_batches_tracked;
+  if (!batches.defined() || batches.scalar_type() == torch::kInt64) return batches;
+  batches.add_(1);
+  return {};
+}
+
 }  // namespace
 
 ConvPtr make_conv(int64_t in, int64_t out, int64_t window, int64_t stride) {
@@ -75,7 +85,7 @@ FusedBatchNorm ConvLayers::fused(const ConvPtr& conv, const NormPtr& norm, const
           .running_var = norm->running_var,
           .conv_bias = conv->bias,
           .residual_bias = residual_bias,
-          .num_batches_tracked = norm->num_batches_tracked,
+          .num_batches_tracked = counter_for_kernels(*norm),
           .dtype = computed_in(h),
           .momentum = *norm->options.momentum(),
           .eps = norm->options.eps(),

@@ -64,8 +64,8 @@ class RoundedLayersImpl : public torch::nn::Module {
 struct TwoHeadsImpl : torch::nn::Module {
   TwoHeadsImpl() {
     const auto weight = torch::arange(7840, torch::kFloat32).mul(.7).sin().mul(.1).view({784, 10});
-    first = register_parameter("first", weight);
     second = register_parameter("second", weight.flip(0).contiguous());
+    first = register_parameter("first", weight);
   }
   torch::Tensor loss(const Batch& in) const {
     const auto X = in.input().flatten(1);
