@@ -105,6 +105,9 @@ std::vector<NamedTensor> weights_after_steps(const ModelFactory& factory, const 
   return trainer.weights(trainer.world_size() - 1);
 }
 
+// Without NDEBUG, as with sanitizers, torch's header takes a RecordFunction for larger than libtorch has
+// built it.
+#ifdef NDEBUG
 // Counts operations on a fake GPU whose first tensor has so many elements.
 class GpuOperations {
  public:
@@ -147,6 +150,7 @@ class GpuOperations {
   mutable std::mutex mutex_;
   std::map<std::string, int> counts_;
 };
+#endif
 
 }  // namespace
 
@@ -208,6 +212,7 @@ TEST_CASE("gradients handed over on GPUs train as those that a CPU adds, with ev
   }
 }
 
+#ifdef NDEBUG
 TEST_CASE("on a GPU no gradient is added, copied or converted alone: one kernel fills each bucket") {
   const auto precision = GENERATE(Precision::kFp32, Precision::kBf16);
   const bool accumulates = GENERATE(false, true);
@@ -231,6 +236,7 @@ TEST_CASE("on a GPU no gradient is added, copied or converted alone: one kernel 
   if (precision == Precision::kBf16) CHECK(operations.of("aten::_to_copy") == 0);
   CHECK((queued_flat_fills() > fills_before) == !accumulates);
 }
+#endif
 
 TEST_CASE("a bucket hook on a GPU sees the bits of the gradients that a CPU adds") {
   const auto first_gradients = [](const DeviceList& devices) {
