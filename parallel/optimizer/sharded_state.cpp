@@ -179,6 +179,7 @@ void ShardedOptimizer::Parts::take_whole_state(const Slot& slot, const std::vect
   for (const auto& [name, saved] : whole) {
     const auto all = values(saved);
     if (!slice.defined()) continue;
+    // A copy, since a view would keep the whole tensor while the next one comes.
     own.push_back({name, counts_steps(all) ? all : slot.sliced->elements(slot.at, all).clone()});
   }
   if (!slice.defined()) return;

@@ -30,6 +30,19 @@ const char* name_of_call(double told) {
   return "does something else";
 }
 
+// own, first: what this rank and rank 0 have told.
+[[noreturn]] void refuse_calls(int rank, double own, double first) {
+  constexpr auto kLeaves = static_cast<double>(CommonCall::kLeaveEpoch);
+  if (own == kLeaves || first == kLeaves) {
+    throw PeerError(fmt::format("the process of rank {} left train_epochs() by an exception",
+                                first == kLeaves ? 0 : rank),
+                    "see the error of that process");
+  }
+  throw UsageError(fmt::format("the process of rank {} {} where that of rank 0 {}", rank, name_of_call(own),
+                               name_of_call(first)),
+                   "make the same calls in all processes, also in callbacks of train_epochs()");
+}
+
 }  // namespace
 
 // The sums of all replicas are added by their place.
@@ -85,21 +98,14 @@ void Trainer::require_same_history(CommonCall call) {
   });
   const auto of = [&](int rank, int i) { return told[rank][i].item<double>(); };
   constexpr const char* kGiven[] = {"", "numbers of steps", "rows", "learning rates"};
+  // Steps that were taken do not count for a state that takes their place, or for who leaves.
+  const bool compares_steps = call != CommonCall::kLoad && call != CommonCall::kLeaveEpoch;
   for (int rank = 1; rank < world_size(); ++rank) {
     if (of(rank, 0) != of(0, 0)) {
       calls_differ_ = true;
-      for (const int leaver : {0, rank}) {
-        if (of(leaver, 0) != static_cast<double>(CommonCall::kLeaveEpoch)) continue;
-        throw PeerError(fmt::format("the process of rank {} left train_epochs() by an exception", leaver),
-                        "see the error of that process");
-      }
-      throw UsageError(fmt::format("the process of rank {} {} where that of rank 0 {}", rank,
-                                   name_of_call(of(rank, 0)), name_of_call(of(0, 0))),
-                       "make the same calls in all processes, also in callbacks of train_epochs()");
+      refuse_calls(rank, of(rank, 0), of(0, 0));
     }
-    if (call == CommonCall::kLoad || call == CommonCall::kLeaveEpoch)
-      continue;  // take no part in what follows
-    for (int i = 1; i < 4; ++i) {
+    for (int i = 1; compares_steps && i < 4; ++i) {
       if (of(rank, i) == of(0, i)) continue;
       calls_differ_ = true;
       throw UsageError(
